@@ -1,0 +1,164 @@
+"""The scheduler's only border: events in, commands out.
+
+Each command names the event that caused it (`cause`), so that a request's story can be told
+from the log alone.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from scheduler.model import Backend, Settings, Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """The first byte of the answer's body came; the prompt is prefilled."""
+
+    ticket_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`tokens` more output tokens were seen."""
+
+    ticket_id: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    ticket_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The backend failed the dispatched ticket. A retry is a new ticket."""
+
+    ticket_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The client left, queued or dispatched."""
+
+    ticket_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChanged:
+    """A backend is new or differs from before in any field."""
+
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRemoved:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSeen:
+    """A scrape of the engine's own metrics. Shares are 0..1, counts are requests."""
+
+    backend: str
+    running: int
+    waiting: int
+    kv_usage: float
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take nothing new; what is queued is rejected, what is in flight may finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The time asked for by WakeAt has come."""
+
+
+Event = (
+    Arrived
+    | FirstToken
+    | Progress
+    | Finished
+    | Failed
+    | Abandoned
+    | BackendChanged
+    | BackendRemoved
+    | LoadSeen
+    | SettingsChanged
+    | Drain
+    | Woke
+)
+
+
+class Reason(Enum):
+    """Why a ticket was rejected."""
+
+    QUEUE_FULL = "queue_full"
+    EXPIRED = "expired"
+    NO_BACKEND = "no_backend"
+    UNKNOWN_MODEL = "unknown_model"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Send the ticket to the backend; the slot is taken until Finished, Failed or Abandoned."""
+
+    ticket_id: str
+    backend: str
+    service_class: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """`retry_after` is in seconds, computed from the queue and its drain rate, at most 120."""
+
+    ticket_id: str
+    reason: Reason
+    retry_after: float
+    service_class: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop the dispatched ticket: its backend was removed or its time is over."""
+
+    ticket_id: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `Woke` at this time; replaces any earlier WakeAt."""
+
+    at: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An entry for the decision log: a pool's effective limit changed, and why."""
+
+    pool: str
+    what: str
+    before: int
+    after: int
+    cause: str
+
+
+Command = Dispatch | Reject | Cancel | WakeAt | Decided
