@@ -168,34 +168,40 @@ class Engine:
             self._begin_step(ended)
         return emitted
 
+    def check(self) -> None:
+        """Assert what must hold between any two calls; for tests and simulations."""
+        assert len(self._running) <= self.spec.max_num_seqs
+        assert sum(chunk for _, chunk in self._scheduled) <= self.spec.max_num_batched_tokens
+        assert (self._step_ends is None) <= (not self._running and not self._waiting)
+        for seq, chunk in self._scheduled:
+            if self._running.get(seq.id) is seq:
+                assert len(seq.holding) >= self._blocks(seq.computed + chunk)
+        self._pool.check([seq.holding for seq in self._running.values()])
+
     def _begin_step(self, at: float) -> None:
         self._step_ends = None
         if not self._running and self._waiting:
             # After an idle time that `advance` was not told of, the next step waits for its work.
             at = max(at, next(iter(self._waiting.values())).arrived)
-        budget, preempted = self._schedule_running()
-        if not preempted:
-            self._admit(at, budget)
+        self._admit(at, self._schedule_running())
         if self._scheduled:
             self.steps += 1
             self._step_ends = at + self._duration()
 
-    def _schedule_running(self) -> tuple[int, bool]:
+    def _schedule_running(self) -> int:
         """Give each running sequence its chunk, oldest first; returns what the budget has left."""
         budget = self.spec.max_num_batched_tokens
-        preempted = False
         for seq in list(self._running.values()):
             if budget == 0:
                 break
             chunk = self._chunk(seq, budget)
             while seq.id in self._running and not self._reserve(seq, chunk):
                 self._preempt_youngest()
-                preempted = True
             if seq.id not in self._running:
                 break
             self._scheduled.append((seq, chunk))
             budget -= chunk
-        return budget, preempted
+        return budget
 
     def _admit(self, at: float, budget: int) -> None:
         while self._waiting and budget > 0 and len(self._running) < self.spec.max_num_seqs:

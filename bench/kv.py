@@ -90,3 +90,10 @@ class BlockPool:
         self._free += holding.private
         holding.shared.clear()
         holding.private = 0
+
+    def check(self, holdings: Sequence[Holding]) -> None:
+        """Assert that `holdings` account for exactly the blocks that are held."""
+        shared = {block for holding in holdings for block in holding.shared}
+        assert shared == self._owners.keys()
+        assert sum(holding.private for holding in holdings) + len(shared) == self.held
+        assert min([self._free, *(holding.private for holding in holdings)]) >= 0

@@ -82,12 +82,13 @@ def test_a_prompt_that_does_not_fit_the_free_kv_waits_without_being_preempted():
 
 
 def test_the_youngest_is_preempted_and_its_tokens_are_computed_again():
-    engine = Engine(EngineSpec(kv_tokens=64, block_tokens=16, decode_per_seq=1 * MS))
+    engine = Engine(EngineSpec(max_num_seqs=2, kv_tokens=64, decode_per_seq=1 * MS))
     engine.add("old", 16, 40, now=0.0)
     engine.add("young", 16, 40, now=0.0)
+    engine.add("late", 16, 1, now=0.0)
     emitted = drain(engine)
     assert engine.preemptions == 1
-    assert [e.seq_id for e in emitted if e.finished] == ["old", "young"]
+    assert [e.seq_id for e in emitted if e.finished] == ["old", "late", "young"]
     young = [e for e in emitted if e.seq_id == "young"]
     assert [e.token_index for e in young] == list(range(40))
     gaps = [b.at - a.at for a, b in pairwise(young)]

@@ -83,7 +83,7 @@ class Run:
 
     def check(self) -> None:
         assert 0.0 <= self.engine.kv_usage <= 1.0
-        assert self.engine.running <= self.engine.spec.max_num_seqs
+        self.engine.check()
 
 
 def _hashes(family: int, count: int) -> list[int]:
