@@ -58,7 +58,10 @@ class BackendChanged:
 
 @dataclass(frozen=True, slots=True)
 class BackendRemoved:
+    """A backend is gone. What it has in flight goes on, unless `cancel` is set."""
+
     name: str
+    cancel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,39 @@ Event = (
     | Drain
     | Woke
 )
+
+
+_SUBJECTS = {
+    Arrived: "arrived",
+    FirstToken: "first_token",
+    Progress: "progress",
+    Finished: "finished",
+    Failed: "failed",
+    Abandoned: "abandoned",
+    BackendChanged: "backend_changed",
+    BackendRemoved: "backend_removed",
+    LoadSeen: "load_seen",
+    SettingsChanged: "settings_changed",
+    Drain: "drain",
+    Woke: "woke",
+}
+
+
+def cause_of(event: Event) -> str:
+    """The event's id as commands carry it: its kind, and whom it is about where it is about one."""
+    kind = _SUBJECTS[type(event)]
+    match event:
+        case Arrived(ticket):
+            return f"{kind}:{ticket.id}"
+        case FirstToken(subject) | Finished(subject) | Failed(subject) | Abandoned(subject):
+            return f"{kind}:{subject}"
+        case Progress(subject, _) | BackendRemoved(subject, _):
+            return f"{kind}:{subject}"
+        case BackendChanged(backend):
+            return f"{kind}:{backend.name}"
+        case LoadSeen(backend=subject):
+            return f"{kind}:{subject}"
+    return kind
 
 
 class Reason(Enum):

@@ -42,9 +42,30 @@ class BurstSpec:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """What the operator may change while running.
+
+    `queue_wait` is how long a ticket without a deadline may queue. `short_reserve` is the share
+    of a backend's slots that only the smallest class may use where the backend serves several.
+    `ageing` is the head start that one priority step gives, in seconds of queueing, so that
+    a ticket of any priority is overtaken for a bounded time only.
+
+    Raises ValueError when the classes do not cover every prompt length exactly once.
+    """
+
     classes: tuple[ClassSpec, ...]
     burst: BurstSpec = BurstSpec()
     queue_wait: float = 60.0
+    short_reserve: float = 0.25
+    ageing: float = 10.0
+
+    def __post_init__(self) -> None:
+        if len({spec.name for spec in self.classes}) != len(self.classes):
+            raise ValueError("two classes have one name")
+        bounds = [spec.max_prompt_tokens for spec in self.classes]
+        if bounds.count(None) != 1:
+            raise ValueError("exactly one class must take prompts of any length")
+        if len(set(bounds)) != len(bounds):
+            raise ValueError("two classes have one bound")
 
 
 class BackendState(Enum):

@@ -1,0 +1,149 @@
+"""The backends as the scheduler knows them, and the ledger of what each has in flight.
+
+Which backends a lane may use, in which order of preference, is answered here from states,
+models, classes and weights. Whether one has room now, and which is best, is not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scheduler.model import Backend, BackendState, Ticket
+
+
+@dataclass(slots=True)
+class Flight:
+    """A dispatched ticket, from dispatch to the end of its stream."""
+
+    ticket: Ticket
+    service_class: str
+    member: "Member"
+    dispatched: float
+    prefilling: bool = True
+
+
+class Member:
+    """One backend and its ledger."""
+
+    __slots__ = ("backend", "by_class", "flights", "prefill_backlog", "removed")
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.flights: dict[str, Flight] = {}
+        self.by_class: dict[str, int] = {}
+        self.prefill_backlog = 0
+        self.removed = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.flights)
+
+    def open(self, flight: Flight) -> None:
+        self.flights[flight.ticket.id] = flight
+        name = flight.service_class
+        self.by_class[name] = self.by_class.get(name, 0) + 1
+        self.prefill_backlog += flight.ticket.prompt_tokens
+
+    def first_token(self, flight: Flight) -> None:
+        if flight.prefilling:
+            flight.prefilling = False
+            self.prefill_backlog -= flight.ticket.prompt_tokens
+
+    def close(self, flight: Flight) -> None:
+        self.first_token(flight)
+        del self.flights[flight.ticket.id]
+        name = flight.service_class
+        self.by_class[name] -= 1
+        if not self.by_class[name]:
+            del self.by_class[name]
+
+
+class Fleet:
+    """All backends by name, and the pools they form."""
+
+    __slots__ = ("_candidates", "_members")
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._candidates: dict[tuple[str, str, frozenset[str]], tuple[Member, ...]] = {}
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
+
+    def put(self, backend: Backend) -> None:
+        """Add or replace a backend; what it has in flight stays in its ledger."""
+        member = self._members.get(backend.name)
+        if member is None:
+            self._members[backend.name] = Member(backend)
+        else:
+            member.backend = backend
+            member.removed = False
+        self._candidates.clear()
+
+    def remove(self, name: str) -> Member | None:
+        """Forget a backend, at once or when its last stream has ended."""
+        member = self._members.get(name)
+        if member is not None:
+            member.removed = True
+            self.release(member)
+            self._candidates.clear()
+        return member
+
+    def release(self, member: Member) -> None:
+        """Forget a removed backend if nothing is in flight there any more."""
+        if member.removed and not member.flights:
+            self._members.pop(member.backend.name, None)
+
+    def known(self, model: str) -> bool:
+        """Whether any backend, in whatever state, serves the model or has yet to say so."""
+        return any(
+            not m.removed and (not m.backend.models or model in m.backend.models) for m in self
+        )
+
+    def alive(self, model: str) -> bool:
+        """Whether waiting makes sense: a backend of the model is ready or becoming ready."""
+        return any(not m.removed and _may_serve(m.backend, model) for m in self)
+
+    def pool(self, service_class: str) -> list[Member]:
+        """The ready backends of a class, whatever their models; all ready ones if none is."""
+        ready = [m for m in self if _takes(m)]
+        return [m for m in ready if _serves(m, service_class)] or ready
+
+    def candidates(
+        self, service_class: str, model: str, avoid: frozenset[str]
+    ) -> tuple[Member, ...]:
+        """The backends that a lane may use now, busy or not.
+
+        Preference: those of the class; without any, every ready one of the model. Backends to
+        avoid are left out as long as one other remains.
+        """
+        key = (service_class, model, avoid)
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = self._find(service_class, model, avoid)
+        return found
+
+    def _find(self, service_class: str, model: str, avoid: frozenset[str]) -> tuple[Member, ...]:
+        ready = [m for m in self if _takes(m) and model in m.backend.models]
+        fresh = [m for m in ready if m.backend.name not in avoid] or ready
+        return tuple([m for m in fresh if _serves(m, service_class)] or fresh)
+
+
+def _may_serve(backend: Backend, model: str) -> bool:
+    if backend.state is BackendState.WARMING:
+        return model in backend.models or not backend.models
+    return backend.state is BackendState.READY and model in backend.models
+
+
+def _takes(member: Member) -> bool:
+    backend = member.backend
+    return not member.removed and backend.state is BackendState.READY and backend.weight > 0
+
+
+def _serves(member: Member, service_class: str) -> bool:
+    return not member.backend.classes or service_class in member.backend.classes

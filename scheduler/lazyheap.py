@@ -1,0 +1,49 @@
+"""A priority queue of ids that can also remove from the middle.
+
+Removal only forgets the id; its heap entry is dropped when it surfaces, or in a sweep once
+the dropped ones outnumber the live ones, so memory and cost stay proportional to what lives.
+"""
+
+from heapq import heapify, heappop, heappush
+
+_SWEEP_FLOOR = 64
+
+
+class LazyHeap:
+    """Ids by ascending (key, order of insertion). Each id is in the heap at most once."""
+
+    __slots__ = ("_heap", "_live", "_serial")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, str]] = []
+        self._live: dict[str, int] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def push(self, item: str, key: float) -> None:
+        self._serial += 1
+        self._live[item] = self._serial
+        heappush(self._heap, (key, self._serial, item))
+
+    def discard(self, item: str) -> None:
+        if self._live.pop(item, None) is not None:
+            self._sweep()
+
+    def first(self) -> tuple[float, str] | None:
+        """The smallest key and its id, or None when empty."""
+        heap, live = self._heap, self._live
+        while heap:
+            key, serial, item = heap[0]
+            if live.get(item) == serial:
+                return key, item
+            heappop(heap)
+        return None
+
+    def _sweep(self) -> None:
+        if len(self._heap) <= 2 * len(self._live) + _SWEEP_FLOOR:
+            return
+        live = self._live
+        self._heap = [entry for entry in self._heap if live.get(entry[2]) == entry[1]]
+        heapify(self._heap)

@@ -1,0 +1,149 @@
+"""Who waits, and in which order within a class. Where a ticket may go is decided elsewhere.
+
+A class's tickets wait in *lanes*: one per model and set of avoided backends, so that all
+tickets of a lane can go to the same places and a blocked head blocks nobody who could go on.
+Between tenants the order is start-time fair queueing on prompt tokens (Goyal, Vin, Cheng,
+SIGCOMM 1996): what two waiting tenants of equal weight got differs by at most one largest
+prompt each. Within a tenant it is the age of the ticket, with a head start for priority.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush, heapreplace
+
+from scheduler.lazyheap import LazyHeap
+from scheduler.model import Ticket
+
+LaneKey = tuple[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A waiting ticket. `rank` orders it within its tenant (seconds; smaller goes first)."""
+
+    ticket: Ticket
+    arrived: float
+    expires: float
+    rank: float
+
+
+class FairClock:
+    """Virtual time of one class: how many tokens of service each tenant has had."""
+
+    __slots__ = ("_finish", "virtual")
+
+    def __init__(self) -> None:
+        self.virtual = 0.0
+        self._finish: dict[str, float] = {}
+
+    def tag(self, tenant: str, since: float) -> float:
+        """The tenant's start tag, for a tenant that has been waiting since virtual `since`."""
+        return max(since, self._finish.get(tenant, 0.0))
+
+    def charge(self, tenant: str, tag: float, tokens: int) -> None:
+        """The tenant was served `tokens` at start tag `tag`."""
+        self.virtual = max(self.virtual, tag)
+        self._finish[tenant] = tag + max(tokens, 1)
+        if len(self._finish) > 1024:
+            # A finish tag behind virtual time says nothing any more: forget it.
+            self._finish = {t: f for t, f in self._finish.items() if f > self.virtual}
+
+
+class Lane:
+    """The tickets of one class that may go to the same backends."""
+
+    __slots__ = ("_clock", "_tenants", "_turns", "avoid", "model")
+
+    def __init__(self, key: LaneKey, clock: FairClock) -> None:
+        self.model, self.avoid = key
+        self._clock = clock
+        self._tenants: dict[str, LazyHeap] = {}
+        self._turns: list[tuple[float, str]] = []
+
+    def add(self, queued: Queued) -> None:
+        tenant = queued.ticket.tenant
+        heap = self._tenants.get(tenant)
+        if heap is None:
+            heap = self._tenants[tenant] = LazyHeap()
+            heappush(self._turns, (self._clock.tag(tenant, self._clock.virtual), tenant))
+        heap.push(queued.ticket.id, queued.rank)
+
+    def discard(self, ticket: Ticket) -> None:
+        self._tenants[ticket.tenant].discard(ticket.id)
+
+    def head(self) -> tuple[float, str] | None:
+        """The fair tag and the id of the ticket whose turn it is, or None when empty."""
+        while self._turns:
+            tag, tenant = self._turns[0]
+            first = self._tenants[tenant].first()
+            if first is None:
+                heappop(self._turns)
+                del self._tenants[tenant]
+                continue
+            current = self._clock.tag(tenant, tag)
+            if current > tag:
+                heapreplace(self._turns, (current, tenant))
+                continue
+            return tag, first[1]
+        return None
+
+
+class ClassQueue:
+    """All waiting tickets of one class, with their count and prompt tokens."""
+
+    __slots__ = ("_clock", "_entries", "_lanes", "tokens")
+
+    def __init__(self) -> None:
+        self._clock = FairClock()
+        self._lanes: dict[LaneKey, Lane] = {}
+        self._entries: dict[str, Queued] = {}
+        self.tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, ticket_id: str) -> bool:
+        return ticket_id in self._entries
+
+    def __iter__(self) -> Iterator[Queued]:
+        return iter(self._entries.values())
+
+    def __getitem__(self, ticket_id: str) -> Queued:
+        return self._entries[ticket_id]
+
+    def add(self, queued: Queued) -> None:
+        ticket = queued.ticket
+        key = (ticket.model, ticket.avoid)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key, self._clock)
+        lane.add(queued)
+        self._entries[ticket.id] = queued
+        self.tokens += ticket.prompt_tokens
+
+    def remove(self, ticket_id: str) -> Queued:
+        """Take a ticket out that will not be served: its tenant is not charged."""
+        queued = self._entries.pop(ticket_id)
+        ticket = queued.ticket
+        self._lanes[(ticket.model, ticket.avoid)].discard(ticket)
+        self.tokens -= ticket.prompt_tokens
+        return queued
+
+    def serve(self, ticket_id: str, tag: float) -> Queued:
+        """Take the ticket out that `turns` offered at `tag`, and charge its tenant."""
+        queued = self.remove(ticket_id)
+        self._clock.charge(queued.ticket.tenant, tag, queued.ticket.prompt_tokens)
+        return queued
+
+    def turns(self) -> list[tuple[float, str, Lane]]:
+        """Each lane's head as (fair tag, ticket id, lane), fairest first."""
+        heads = []
+        for key, lane in tuple(self._lanes.items()):
+            head = lane.head()
+            if head is None:
+                del self._lanes[key]
+            else:
+                heads.append((*head, lane))
+        if len(heads) > 1:
+            heads.sort(key=lambda entry: entry[:2])
+        return heads

@@ -1,0 +1,231 @@
+"""A small world around a scheduler, with its own books of what may and must happen.
+
+`World` offers actions (a ticket arrives, a stream ends, a backend changes ...) and checks each
+command against what it knows. The hypothesis machine and the seeded walk both play it, so that
+the walk can prove that the actions reach every outcome.
+"""
+
+from collections import Counter
+
+from scheduler.core import Scheduler
+from scheduler.events import (
+    Abandoned,
+    Arrived,
+    BackendChanged,
+    BackendRemoved,
+    Cancel,
+    Command,
+    Decided,
+    Dispatch,
+    Drain,
+    Event,
+    Failed,
+    Finished,
+    FirstToken,
+    Reject,
+    SettingsChanged,
+    WakeAt,
+    Woke,
+)
+from scheduler.model import Backend, BackendState, BurstSpec, ClassSpec, Settings, Ticket
+
+SETTINGS = (
+    Settings(
+        classes=(
+            ClassSpec("short", max_prompt_tokens=500, limit=5, queue_limit=6),
+            ClassSpec("long", queue_limit=4),
+        ),
+        queue_wait=8.0,
+        burst=BurstSpec(window=0.5, clean_interval=1.5),
+    ),
+    Settings(classes=(ClassSpec("only", queue_limit=5),), queue_wait=3.0),
+    Settings(
+        classes=(
+            ClassSpec("tiny", max_prompt_tokens=50, queue_limit=3),
+            ClassSpec("short", max_prompt_tokens=500, limit=2),
+            ClassSpec("long", limit=3),
+        ),
+        queue_wait=20.0,
+        short_reserve=0.5,
+    ),
+)
+NAMES = ("a", "b", "c")
+MODELS = ("m", "n")
+CLASS_SETS: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset({"short"}),
+    frozenset({"long"}),
+    frozenset({"short", "long"}),
+)
+
+
+class World:
+    """The scheduler under test, the backends it was told of, and every ticket's fate."""
+
+    def __init__(self, settings: Settings = SETTINGS[0]) -> None:
+        self.now = 0.0
+        self.settings = settings
+        self.scheduler = Scheduler(settings)
+        self.backends: dict[str, Backend] = {}
+        self.tickets: dict[str, Ticket] = {}
+        self.waiting: dict[str, float] = {}
+        self.flying: dict[str, Dispatch] = {}
+        self.over: dict[str, str] = {}
+        self.story: list[tuple[float, Event]] = []
+        self.replies: list[list[Command]] = []
+        self.seen: Counter[str] = Counter()
+        self.draining = False
+        self.wake: float | None = None
+
+    # --- actions ----------------------------------------------------------------------------
+
+    def send(self, event: Event) -> None:
+        """Give the scheduler an event and hold each of its commands against the books."""
+        self.story.append((self.now, event))
+        commands = self.scheduler.handle(event, self.now)
+        self.replies.append(commands)
+        self.scheduler.check()
+        for command in commands:
+            self._obey(command)
+        self._check_time()
+
+    def arrive(self, tokens: int, tenant: str, priority: int, **fields: object) -> None:
+        name = f"t{len(self.tickets)}"
+        fields.setdefault("model", "m")
+        ticket = Ticket(
+            name,
+            prompt_tokens=tokens,
+            tenant=tenant,
+            priority=priority,
+            **fields,  # type: ignore[arg-type]
+        )
+        self.tickets[name] = ticket
+        deadline = ticket.deadline
+        self.waiting[name] = self.now + self.settings.queue_wait if deadline is None else deadline
+        self.send(Arrived(ticket))
+
+    def end(self, name: str, how: type[Finished | Failed | Abandoned]) -> None:
+        """End a stream, or anything else: the scheduler must cope with late and double ends."""
+        if name in self.flying:
+            del self.flying[name]
+            self.over[name] = how.__name__
+        elif how is Abandoned and self.waiting.pop(name, None) is not None:
+            self.over[name] = "Abandoned"
+        self.send(how(name))
+
+    def first_token(self, name: str) -> None:
+        self.send(FirstToken(name))
+
+    def change_backend(self, backend: Backend) -> None:
+        self.backends[backend.name] = backend
+        self.send(BackendChanged(backend))
+
+    def remove_backend(self, name: str, cancel: bool) -> None:
+        self.backends.pop(name, None)
+        self.send(BackendRemoved(name, cancel))
+
+    def change_settings(self, settings: Settings) -> None:
+        self.settings = settings
+        self.send(SettingsChanged(settings))
+
+    def drain(self) -> None:
+        self.draining = True
+        self.send(Drain())
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass as a driver does: every wakeup that was asked for is sent on time."""
+        until = self.now + seconds
+        while self.wake is not None and self.wake <= until:
+            self.now, self.wake = max(self.now, self.wake), None
+            self.send(Woke())
+        self.now = until
+
+    def finish_everything(self) -> None:
+        """Bring the world to its end: nothing may be left over, and each ticket has one fate."""
+        self.drain()
+        for name in tuple(self.flying):
+            self.end(name, Finished)
+        assert not self.waiting, "draining must empty the queue"
+        assert self.over.keys() == self.tickets.keys(), "a ticket has no outcome"
+        views = self.scheduler.snapshot()
+        assert all(v.queued == v.in_flight == v.queued_tokens == 0 for v in views.pools)
+        assert all(v.in_flight == v.prefill_backlog == 0 for v in views.backends)
+
+    def replay(self) -> None:
+        """A fresh scheduler must answer the same story with the same commands."""
+        other = Scheduler(self.first_settings)
+        for (now, event), commands in zip(self.story, self.replies, strict=True):
+            assert other.handle(event, now) == commands
+
+    @property
+    def first_settings(self) -> Settings:
+        return SETTINGS[0]
+
+    # --- books ------------------------------------------------------------------------------
+
+    def _obey(self, command: Command) -> None:
+        self.seen[type(command).__name__] += 1
+        match command:
+            case Dispatch():
+                self._on_dispatch(command)
+            case Reject(name, reason, retry_after):
+                assert name in self.waiting, f"{name} is rejected, but was not waiting"
+                assert 1.0 <= retry_after <= 120.0
+                del self.waiting[name]
+                self.over[name] = reason.value
+            case Cancel(name):
+                assert name in self.flying, f"{name} is cancelled, but not in flight"
+            case WakeAt(at):
+                assert at > self.now
+                self.wake = at
+            case Decided():
+                assert command.before != command.after
+                assert command.after >= 1
+        if isinstance(command, Reject):
+            self.seen[command.reason.value] += 1
+
+    def _on_dispatch(self, command: Dispatch) -> None:
+        name = command.ticket_id
+        assert name in self.waiting, f"{name} is dispatched, but was not waiting"
+        assert self.waiting[name] > self.now, f"{name} is dispatched past its deadline"
+        assert not self.draining, "draining, yet something is dispatched"
+        del self.waiting[name]
+        ticket, backend = self.tickets[name], self.backends[command.backend]
+        assert backend.state is BackendState.READY
+        assert backend.weight > 0
+        assert ticket.model in backend.models
+        if backend.name in ticket.avoid:
+            assert not self._others(ticket), "an avoided backend was taken while others remain"
+        self.flying[name] = command
+        here = sum(flight.backend == backend.name for flight in self.flying.values())
+        assert here <= backend.limit, "a backend's limit is exceeded"
+        self._check_class_limit(command)
+
+    def _check_class_limit(self, command: Dispatch) -> None:
+        spec = next(s for s in self.settings.classes if s.name == command.service_class)
+        bound = spec.max_prompt_tokens
+        assert bound is None or self.tickets[command.ticket_id].prompt_tokens <= bound
+        mine = sum(f.service_class == spec.name for f in self.flying.values())
+        assert spec.limit is None or mine <= spec.limit, "a class limit is exceeded"
+
+    def _others(self, ticket: Ticket) -> list[str]:
+        return [
+            b.name
+            for b in self.backends.values()
+            if b.state is BackendState.READY
+            and b.weight > 0
+            and ticket.model in b.models
+            and b.name not in ticket.avoid
+        ]
+
+    def _check_time(self) -> None:
+        """Nobody waits past a deadline, and somebody will be woken for the next one."""
+        assert all(deadline > self.now for deadline in self.waiting.values())
+        wakeup = self.scheduler.next_wakeup()
+        if self.waiting:
+            assert wakeup is not None
+            assert wakeup <= min(self.waiting.values())
+        if wakeup is not None:
+            assert wakeup > self.now
+            assert self.wake is not None
+            assert self.wake <= wakeup

@@ -1,0 +1,148 @@
+"""Properties that hold for every order of events, found by hypothesis or proved to be reached.
+
+`World` (driver.py) holds each command against books of its own; here are only the ways to
+choose what happens next.
+"""
+
+from random import Random
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from scheduler.events import Abandoned, Failed, Finished, Reason
+from scheduler.model import Backend, BackendState
+from tests.scheduler.driver import CLASS_SETS, MODELS, NAMES, SETTINGS, World
+
+backends = st.builds(
+    Backend,
+    name=st.sampled_from(NAMES),
+    state=st.sampled_from((*BackendState, BackendState.READY, BackendState.READY)),
+    models=st.sampled_from([frozenset({"m"}), frozenset(MODELS), frozenset()]),
+    classes=st.sampled_from(CLASS_SETS),
+    limit=st.integers(1, 4),
+    weight=st.sampled_from([0.0, 0.5, 1.0, 1.0]),
+)
+ends = st.sampled_from([Finished, Failed, Abandoned])
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Any events in any order: outcomes are unique, limits hold, deadlines hold, books agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @initialize(limit=st.integers(1, 3))
+    def one_ready_backend(self, limit: int) -> None:
+        ready = Backend("a", BackendState.READY, frozenset({"m"}), limit=limit)
+        self.world.change_backend(ready)
+
+    @rule(
+        tokens=st.sampled_from([1, 40, 100, 501, 2049, 30_000]),
+        tenant=st.sampled_from(["", "x", "y"]),
+        priority=st.integers(-1, 1),
+        model=st.sampled_from(["m", "m", "m", "n", "unknown"]),
+        avoid=st.frozensets(st.sampled_from(NAMES), max_size=2),
+        patience=st.one_of(st.none(), st.floats(0.0, 10.0)),
+    )
+    def arrive(self, patience: float | None, **fields: object) -> None:
+        deadline = None if patience is None else self.world.now + patience
+        if deadline is not None and deadline <= self.world.now:
+            deadline = self.world.now + 0.5
+        self.world.arrive(deadline=deadline, **fields)  # type: ignore[arg-type]
+
+    @rule(pick=st.integers(0, 10_000), how=ends)
+    def end_any(self, pick: int, how: type[Finished | Failed | Abandoned]) -> None:
+        names = (*self.world.tickets, "never")
+        self.world.end(names[-1 - pick % len(names)], how)
+
+    @rule(pick=st.integers(0, 10_000), how=ends)
+    def end_a_stream(self, pick: int, how: type[Finished | Failed | Abandoned]) -> None:
+        if names := tuple(self.world.flying):
+            self.world.end(names[pick % len(names)], how)
+
+    @rule(pick=st.integers(0, 10_000))
+    def first_token(self, pick: int) -> None:
+        names = (*self.world.tickets, "never")
+        self.world.first_token(names[-1 - pick % len(names)])
+
+    @rule(backend=backends)
+    def change_backend(self, backend: Backend) -> None:
+        self.world.change_backend(backend)
+
+    @rule(name=st.sampled_from(NAMES), cancel=st.booleans())
+    def remove_backend(self, name: str, cancel: bool) -> None:
+        self.world.remove_backend(name, cancel)
+
+    @rule(seconds=st.floats(0.0, 5.0))
+    def pass_time(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    @rule(which=st.sampled_from(SETTINGS))
+    def change_settings(self, which: object) -> None:
+        self.world.change_settings(which)  # type: ignore[arg-type]
+
+    def teardown(self) -> None:
+        self.world.finish_everything()
+        self.world.replay()
+
+
+AnyOrder.TestCase.settings = hypothesis_settings(
+    max_examples=60, stateful_step_count=40, deadline=None
+)
+TestAnyOrder = AnyOrder.TestCase
+
+
+def walk(seed: int, steps: int) -> World:
+    """A seeded walk through the same actions, weighted so that queues fill and empty."""
+    random, world = Random(seed), World()
+    world.change_backend(Backend("a", BackendState.READY, frozenset(MODELS), limit=2))
+    for _ in range(steps):
+        match random.choices(range(6), (40, 30, 10, 12, 5, 1))[0]:
+            case 0:
+                world.arrive(
+                    random.choice([1, 40, 100, 501, 2049, 30_000]),
+                    random.choice(["", "x", "y"]),
+                    random.randint(-1, 1),
+                    model=random.choice(["m", "m", "n", "unknown"]),
+                    avoid=frozenset(random.sample(NAMES, random.randint(0, 2))),
+                )
+            case 1 if world.flying:
+                world.end(
+                    random.choice(tuple(world.flying)),
+                    random.choice([Finished, Failed, Abandoned]),
+                )
+            case 2 if world.tickets:
+                world.first_token(random.choice(tuple(world.tickets)))
+            case 3:
+                world.pass_time(random.random() * 2)
+            case 4:
+                world.change_backend(
+                    Backend(
+                        random.choice(NAMES),
+                        random.choice((*BackendState, BackendState.READY)),
+                        frozenset(MODELS),
+                        random.choice(CLASS_SETS),
+                        limit=random.randint(1, 6),
+                    )
+                )
+            case 5 if len(world.backends) > 1:
+                world.remove_backend(random.choice(NAMES), random.random() < 0.5)
+    world.change_backend(Backend("a", BackendState.WARMING, frozenset(MODELS)))
+    world.arrive(10, "left waiting", 0)
+    world.finish_everything()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_actions_reach_every_outcome(seed: int) -> None:
+    seen = walk(seed, 1500).seen
+    expected = {reason.value for reason in Reason} | {"Dispatch", "Decided", "Cancel", "WakeAt"}
+    assert expected - seen.keys() == set()
+    assert seen["Dispatch"] > 150
+
+
+def test_a_walk_replayed_gives_the_same_commands() -> None:
+    walk(9, 1000).replay()
