@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 class Channel(Enum):
@@ -35,29 +36,63 @@ class BackendSpec:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model as `/v1/models` names it; `root` is where its weights and tokenizer come from."""
+    """A model as `/v1/models` names it; `root` is where its weights and tokenizer come from.
+
+    `parent` is the base model's name when this one is a LoRA adapter.
+    """
 
     name: str
     root: str
     max_model_len: int | None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a probe proved about a server. Channels default to text: ids must be earned."""
+    """What a probe proved about a server. Channels default to text: ids must be earned.
+
+    `generate_path` is the endpoint that answered a one-token text request, used for warm-up and
+    health. `notes` say, for a person, what was seen where a channel was not granted.
+    """
 
     version: str
     models: tuple[ServedModel, ...]
     chat: Channel = Channel.TEXT
     completions: Channel = Channel.TEXT
     notes: tuple[str, ...] = ()
+    generate_path: str = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
-    """What `backends` tells the gateway at each change. `reason` is for a person."""
+    """What `backends` tells the gateway at each change. `reason` is for a person.
+
+    `prefill_rate` is in prompt tokens per second, measured by the last warm-up; None before it.
+    """
 
     spec: BackendSpec
     state: State
     capabilities: Capabilities | None
     reason: str
+    prefill_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The longest that each phase of an exchange may take, in seconds.
+
+    `first_token` counts from the sent request to the body's first byte, `token_gap` between two
+    reads of the body (time in which we had paused the stream does not count), `total` over both.
+    """
+
+    connect: float = 2.0
+    first_token: float = 120.0
+    token_gap: float = 60.0
+    total: float = 3600.0
+
+
+class Sink(Protocol):
+    """Where a stream's body goes. What `write` raises ends the stream and leaves `relay`."""
+
+    def write(self, data: bytes, /) -> None:
+        """Take the next piece of the body. Called from the event loop; must not block."""

@@ -1,0 +1,200 @@
+"""The upstream HTTP/1.1 client of one backend: its connections, and how a request gets one.
+
+Lives here: the pool, the one retry on a connection that died while idle, request heads. Not here:
+parsing (`connection`), waiting and relaying (`stream`), retries to another backend (the gateway),
+and what the answers mean (`probe`, `warm`).
+"""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from backends.connection import Connection
+from backends.errors import ConnectFailed, ConnectionsExhausted, ConnectTimeout, StreamBroken
+from backends.stream import Stream
+from backends.types import BackendSpec, Timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Bounds of one backend's connections.
+
+    `connections` counts all open ones; the scheduler's limits are meant to bind long before.
+    `idle` is how long an unused one is kept, in seconds: less than vLLM's own 5 s
+    (VLLM_HTTP_TIMEOUT_KEEP_ALIVE), so that we close first and no request meets a closed one.
+    `head` bounds a response head, in bytes.
+    """
+
+    connections: int = 1024
+    idle: float = 4.0
+    head: int = 65_536
+
+
+class Client:
+    """Opens exchanges with one backend over pooled connections. `repr` shows the counts."""
+
+    def __init__(self, spec: BackendSpec, limits: ClientLimits | None = None) -> None:
+        """Raises ValueError when `spec.url` is not http(s)://host[:port] without a path."""
+        url = urlsplit(spec.url)
+        if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/"):
+            raise ValueError(f"backend {spec.name}: not http(s)://host[:port]: {spec.url!r}")
+        self.spec = spec
+        self.connects = 0
+        self.reuses = 0
+        self.stale_retries = 0
+        self._limits = limits or ClientLimits()
+        self._host = url.hostname
+        self._port = url.port or (443 if url.scheme == "https" else 80)
+        self._ssl = ssl.create_default_context() if url.scheme == "https" else None
+        self._fixed_headers = [("host", url.netloc.rpartition("@")[2])]
+        if spec.api_key is not None:
+            self._fixed_headers.append(("authorization", f"Bearer {spec.api_key}"))
+        self._busy: set[Connection] = set()
+        self._idle: dict[Connection, float] = {}  # oldest first, with the time it became idle
+        self._connecting = 0
+        self._heard_at = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Client {self.spec.name} busy={len(self._busy)} idle={len(self._idle)} "
+            f"connecting={self._connecting} connects={self.connects} reuses={self.reuses} "
+            f"stale_retries={self.stale_retries}>"
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges that have or await a connection."""
+        return len(self._busy) + self._connecting
+
+    @property
+    def heard_at(self) -> float:
+        """The event loop's time when body bytes last came from this backend; 0 if never."""
+        streams = (connection.stream for connection in self._busy)
+        begun = (stream.heard_at for stream in streams if stream and stream.first_byte_at)
+        return max(begun, default=self._heard_at)
+
+    async def open(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        timeouts: Timeouts,
+        headers: Sequence[tuple[str, str]] = (),
+        method: str = "POST",
+    ) -> Stream:
+        """Send a request; return when the head and the first byte (or the end) of the body came.
+
+        So a caller that got a BackendError from here may still try elsewhere: the client has seen
+        nothing. `headers` are added to host, authorization, content-length and a JSON
+        content-type; HEAD is not supported. Raises BackendError, and ValueError for a header or
+        path with a line break in it. Cancelled in any phase, it closes the connection.
+        """
+        head = self._head(f"{method} {path} HTTP/1.1", len(body), headers)
+        idle = self._take_idle()
+        if idle is not None:
+            self.reuses += 1
+            try:
+                return await self._exchange(idle, (head, body), timeouts)
+            except StreamBroken:
+                if idle.answered:
+                    raise
+                self.stale_retries += 1
+        return await self._exchange(await self._connect(timeouts), (head, body), timeouts)
+
+    async def close(self) -> None:
+        """Close every connection, in use or not, and wait until the sockets are gone."""
+        self._emptied = asyncio.Event()
+        for connection in [*self._busy, *self._idle]:
+            connection.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._busy or self._idle:
+            await self._emptied.wait()
+
+    # connection.Owner
+
+    def freed(self, connection: Connection) -> None:
+        """Keep the connection for the next request."""
+        if self._emptied is not None:
+            connection.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._busy.discard(connection)
+        self._heard_at = self._idle[connection] = loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(self._limits.idle, self._close_old)
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+        self._busy.discard(connection)
+        self._idle.pop(connection, None)
+        if self._emptied is not None and not self._busy and not self._idle:
+            self._emptied.set()
+
+    async def _exchange(
+        self, connection: Connection, request: tuple[bytes, bytes], timeouts: Timeouts
+    ) -> Stream:
+        self._busy.add(connection)
+        stream = connection.new_stream(timeouts)
+        connection.send(stream, *request)
+        await stream.answered()
+        return stream
+
+    def _take_idle(self) -> Connection | None:
+        """The connection used last: the pool shrinks from its old end when load falls."""
+        oldest = asyncio.get_running_loop().time() - self._limits.idle
+        while self._idle:
+            connection, since = self._idle.popitem()
+            if connection.usable and since > oldest:
+                return connection
+            self._busy.add(connection)  # until `lost`
+            connection.close()
+        return None
+
+    def _close_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - self._limits.idle
+        self._idle_timer = None
+        for connection, since in list(self._idle.items()):
+            if since > oldest:
+                self._idle_timer = loop.call_at(since + self._limits.idle, self._close_old)
+                return
+            connection.close()
+
+    async def _connect(self, timeouts: Timeouts) -> Connection:
+        name = self.spec.name
+        if self.in_flight >= self._limits.connections:
+            raise ConnectionsExhausted(name, f"{self._limits.connections} connections in use")
+        self._connecting += 1
+        try:
+            async with asyncio.timeout(timeouts.connect):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(name, self, self._limits.head),
+                    self._host,
+                    self._port,
+                    ssl=self._ssl,
+                )
+        except TimeoutError as error:
+            raise ConnectTimeout(name, f"no connection in {timeouts.connect} s") from error
+        except OSError as error:
+            raise ConnectFailed(name, f"cannot connect: {error}") from error
+        finally:
+            self._connecting -= 1
+        if self._emptied is not None:
+            connection.close()
+            raise ConnectFailed(name, "the client was closed")
+        self.connects += 1
+        return connection
+
+    def _head(self, request_line: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
+        fields = [*self._fixed_headers, ("content-length", str(length)), *extra]
+        if all(name.lower() != "content-type" for name, _ in extra):
+            fields.append(("content-type", "application/json"))
+        lines = [request_line, *(f"{name}: {value}" for name, value in fields)]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a line break inside a header or path")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
