@@ -11,6 +11,7 @@ it is done; a waiting sequence is admitted only when its whole prompt fits the f
 when a running one finds no block, the youngest running one is preempted and recomputed.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ class EngineSpec:
     `n * prefill_per_token` while the prompt is read, `decode_per_seq` after that, and
     `attention * n * (c + n / 2)` in both: the pairs that causal attention looks at.
     `kv_tokens` is the KV cache's size. `long_prefill_token_threshold` 0 means no cap on a chunk.
+    The first step of all, and each that begins after `cold_after` seconds without one, takes
+    `cold_step` longer.
     """
 
     max_num_seqs: int = 256
@@ -38,6 +41,8 @@ class EngineSpec:
     prefill_per_token: float = 1e-4
     decode_per_seq: float = 0.0
     attention: float = 0.0
+    cold_step: float = 0.0
+    cold_after: float = math.inf
 
     def __post_init__(self) -> None:
         if min(self.max_num_seqs, self.max_num_batched_tokens, self.block_tokens) < 1:
@@ -87,6 +92,8 @@ class Engine:
         self._waiting: OrderedDict[str, _Sequence] = OrderedDict()
         self._scheduled: list[tuple[_Sequence, int]] = []
         self._step_ends: float | None = None
+        self._last_step_ended = -math.inf
+        self._stall = 0.0
         self.preemptions = 0
         """Sequences put back to waiting for want of KV blocks, since the start."""
         self.prompt_tokens = 0
@@ -155,6 +162,10 @@ class Engine:
         self._pool.release(seq.holding)
         return True
 
+    def stall(self, seconds: float) -> None:
+        """Make the next step that begins take this much longer."""
+        self._stall += seconds
+
     def next_event(self) -> float | None:
         """When `advance` has something to do next; None while idle."""
         return self._step_ends
@@ -165,6 +176,7 @@ class Engine:
         while self._step_ends is not None and self._step_ends <= now:
             ended = self._step_ends
             self._end_step(ended, emitted)
+            self._last_step_ended = ended
             self._begin_step(ended)
         return emitted
 
@@ -186,7 +198,7 @@ class Engine:
         self._admit(at, self._schedule_running())
         if self._scheduled:
             self.steps += 1
-            self._step_ends = at + self._duration()
+            self._step_ends = at + self._delay(at) + self._duration()
 
     def _schedule_running(self) -> int:
         """Give each running sequence its chunk, oldest first; returns what the budget has left."""
@@ -247,6 +259,11 @@ class Engine:
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.spec.block_tokens)
+
+    def _delay(self, at: float) -> float:
+        stall, self._stall = self._stall, 0.0
+        cold = at - self._last_step_ended >= self.spec.cold_after or self.steps == 1
+        return stall + self.spec.cold_step if cold else stall
 
     def _duration(self) -> float:
         spec = self.spec

@@ -145,6 +145,31 @@ def test_an_id_may_come_back_within_the_step_that_its_abort_left_behind():
     assert first_tokens(drain(engine)) == {"a": 101.0}
 
 
+def test_what_arrives_as_a_step_begins_is_too_late_for_it():
+    engine = Engine(EngineSpec(step_base=10 * MS, prefill_per_token=0.0))
+    engine.add("a", 10, 1, now=0.0)
+    engine.add("b", 10, 1, now=0.0)
+    engine.add("c", 10, 1, now=0.010)
+    assert first_tokens(drain(engine)) == {"a": 10.0, "b": 20.0, "c": 30.0}
+
+
+def test_the_first_step_and_one_after_a_long_idle_time_are_cold():
+    engine = Engine(EngineSpec(cold_step=1.0, cold_after=60.0))
+    waits = []
+    for now in (0.0, 30.0, 95.0):
+        engine.add("a", 100, 1, now=now)
+        waits.append(round(drain(engine)[0].at - now, 6))
+    assert waits == [1.01, 0.01, 1.01]
+
+
+def test_a_stalled_step_takes_longer_once():
+    engine = Engine(EngineSpec())
+    engine.stall(2.0)
+    engine.add("a", 100, 1, now=0.0)
+    engine.add("b", 100, 1, now=0.0)
+    assert first_tokens(drain(engine)) == {"a": 2010.0, "b": 2020.0}
+
+
 @pytest.mark.parametrize(("prompt", "output"), [(0, 1), (1, 0), (100, 70)])
 def test_what_can_never_run_is_refused_at_once(prompt: int, output: int):
     engine = Engine(EngineSpec(kv_tokens=160))
