@@ -54,7 +54,7 @@ class Client:
         self._busy: set[Connection] = set()
         self._idle: dict[Connection, float] = {}  # oldest first, with the time it became idle
         self._connecting = 0
-        self._heard_at = 0.0
+        self._heard_at = self._used_at = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
 
@@ -69,6 +69,11 @@ class Client:
     def in_flight(self) -> int:
         """Exchanges that have or await a connection."""
         return len(self._busy) + self._connecting
+
+    @property
+    def idle_since(self) -> float | None:
+        """The event loop's time when the last exchange began or ended; None while one is open."""
+        return None if self.in_flight else self._used_at
 
     @property
     def heard_at(self) -> float:
@@ -94,6 +99,7 @@ class Client:
         path with a line break in it. Cancelled in any phase, it closes the connection.
         """
         head = self._head(f"{method} {path} HTTP/1.1", len(body), headers)
+        self._used_at = asyncio.get_running_loop().time()
         idle = self._take_idle()
         if idle is not None:
             self.reuses += 1
@@ -124,7 +130,7 @@ class Client:
             return
         loop = asyncio.get_running_loop()
         self._busy.discard(connection)
-        self._heard_at = self._idle[connection] = loop.time()
+        self._heard_at = self._used_at = self._idle[connection] = loop.time()
         if self._idle_timer is None:
             self._idle_timer = loop.call_later(self._limits.idle, self._close_old)
 

@@ -1,4 +1,4 @@
-"""The errors of an upstream exchange, by phase, and by whose fault they are.
+"""The errors of upstream exchanges, by phase, and by whose fault they are.
 
     BackendError(backend, message)
     ├── ConnectError          phase connect: nothing was sent
@@ -10,7 +10,9 @@
     │   ├── TokenGapTimeout       phase token_gap: the stream stalled
     │   └── TotalTimeout          phase total: the exchange is over its whole budget
     ├── StreamBroken          phase stream: the connection was lost before the answer's end
-    └── BadResponse           phase response: what came is not HTTP/1.1, or its head is too large
+    ├── BadResponse           phase response: what came is not HTTP/1.1, or its head is too large
+    └── NotServing            phase probe: the server cannot take traffic yet, and why; never from
+                              a client's request
 
 An HTTP error status is no error here: it is an answer, and the caller reads `Stream.status`.
 """
@@ -19,7 +21,7 @@ from typing import ClassVar
 
 
 class BackendError(Exception):
-    """Base of all errors of an upstream exchange. `phase` names where it happened."""
+    """Base of all errors of upstream exchanges. `phase` names where it happened."""
 
     phase: ClassVar[str] = ""
 
@@ -35,19 +37,19 @@ class ConnectError(BackendError):
     phase = "connect"
 
 
-class ConnectFailed(ConnectError):  # noqa: N818 - named for what happened
+class ConnectFailed(ConnectError):
     """The server refused or could not be reached."""
 
 
-class ConnectTimeout(ConnectError):  # noqa: N818
+class ConnectTimeout(ConnectError):
     """The server did not accept within `Timeouts.connect`."""
 
 
-class ConnectionsExhausted(ConnectError):  # noqa: N818
+class ConnectionsExhausted(ConnectError):
     """`ClientLimits.connections` are in use. Says nothing about the server's health."""
 
 
-class PhaseTimeout(BackendError):  # noqa: N818
+class PhaseTimeout(BackendError):
     """The server was connected but too slow; subclasses say in which phase."""
 
 
@@ -69,13 +71,19 @@ class TotalTimeout(PhaseTimeout):
     phase = "total"
 
 
-class StreamBroken(BackendError):  # noqa: N818
+class StreamBroken(BackendError):
     """The connection was lost after the request was sent and before the answer's end."""
 
     phase = "stream"
 
 
-class BadResponse(BackendError):  # noqa: N818
+class BadResponse(BackendError):
     """The bytes that came are not an HTTP/1.1 response that we accept."""
 
     phase = "response"
+
+
+class NotServing(BackendError):
+    """A probe or warm-up did not get the answers that a serving backend gives."""
+
+    phase = "probe"

@@ -739,4 +739,5 @@ def test_every_error_names_its_phase() -> None:
         "TotalTimeout": "total",
         "StreamBroken": "stream",
         "BadResponse": "response",
+        "NotServing": "probe",
     }

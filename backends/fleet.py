@@ -1,0 +1,83 @@
+"""All backends of this process: one client, one probe and one supervised life each.
+
+Lives here: construction, lookup by name, start and stop. Not here: what happens to one backend
+(`lifecycle`), and which backend gets a request (the scheduler).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from backends.client import Client
+from backends.errors import BackendError
+from backends.lifecycle import Lifecycle
+from backends.probe import Probe
+from backends.settings import FleetSettings
+from backends.types import BackendSpec, BackendStatus
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Fleet:
+    """The backends by name. `on_change` is called from the event loop with each new status."""
+
+    def __init__(
+        self,
+        specs: Sequence[BackendSpec],
+        settings: FleetSettings,
+        on_change: Callable[[BackendStatus], None],
+        spawn: Spawn,
+        *,
+        rng: Random | None = None,
+    ) -> None:
+        """Raises ValueError for a bad URL or a name that occurs twice."""
+        self._clients = {spec.name: Client(spec) for spec in specs}
+        if len(self._clients) != len(specs):
+            raise ValueError("two backends have the same name")
+        self._settings = settings
+        self._on_change = on_change
+        self._spawn = spawn
+        self._rng = rng or Random()
+        self._lives: dict[str, Lifecycle] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to probe; returns at once. `on_change` tells of each backend that gets READY."""
+        for name, client in self._clients.items():
+            probe = Probe(client.spec, timeout=self._settings.probe_timeout)
+            life = Lifecycle(client, probe, self._settings, self._on_change, rng=self._rng)
+            self._lives[name] = life
+            self._tasks.append(self._spawn(f"backend-{name}", life.run()))
+
+    async def stop(self) -> None:
+        """End all lives and close every connection; streams still open break."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for life in self._lives.values():
+            await life.probe.close()
+            await life.client.close()
+
+    def client(self, name: str) -> Client:
+        """The client of a backend; KeyError for a name that is not configured."""
+        return self._clients[name]
+
+    def statuses(self) -> tuple[BackendStatus, ...]:
+        """The present status of each backend, in the configured order."""
+        return tuple(life.status for life in self._lives.values())
+
+    def report_failure(self, name: str, error: BackendError) -> None:
+        """Tell of an error that a request met.
+
+        Without a connection the backend is DOWN before this returns; any other error has it
+        checked at once.
+        """
+        self._lives[name].report_failure(error)
+
+    async def tokenize(self, name: str, model: str, **question: Any) -> list[int] | None:
+        """What the backend's own `/tokenize` makes of `prompt=` or `messages=` (and `tools=`).
+
+        None when it is not offered or refuses the question; raises NotServing without an answer.
+        """
+        return await self._lives[name].probe.tokenize(model, **question)

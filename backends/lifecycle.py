@@ -1,0 +1,173 @@
+"""The life of one backend: probed, warmed, watched, and back again when it was lost.
+
+    PROBING ──proved──► WARMING ──warm──► READY ──version changed──► PROBING
+       ▲                    │                │
+       └──────backoff── DOWN ◄──failure──────┘
+
+Lives here: the transitions, and when to ask for a sign of life. Not here: what is asked
+(`probe`, `channels`, `warm`), and what the states mean for traffic (the scheduler).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from backends.channels import prove
+from backends.client import Client
+from backends.errors import BackendError, ConnectError, ConnectionsExhausted, NotServing
+from backends.probe import Probe
+from backends.settings import FleetSettings
+from backends.types import BackendStatus, Capabilities, State
+from backends.warm import Warmer
+
+
+class Lifecycle:
+    """Runs one backend's states and reports each change to `on_change`, from the event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        probe: Probe,
+        settings: FleetSettings,
+        on_change: Callable[[BackendStatus], None],
+        *,
+        rng: Random,
+    ) -> None:
+        self.client = client
+        self.probe = probe
+        self.warmer = Warmer(client, settings.warm, rng)
+        self.status = BackendStatus(client.spec, State.PROBING, None, "not probed yet")
+        self._settings = settings
+        self._on_change = on_change
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._checked_at = 0.0
+        self._wake = asyncio.Event()
+        self._lost: ConnectError | None = None
+        self._suspected = False
+
+    async def run(self) -> None:
+        """Live until cancelled."""
+        failures = 0
+        while True:
+            started = self._loop.time()
+            try:
+                await self._become_ready()
+                await self._watch()
+            except BackendError as error:
+                self._become(State.DOWN, error.message)
+            else:
+                continue
+            if self._loop.time() - started >= self._settings.backoff_max:
+                failures = 0
+            await self._pause(self._backoff(failures))
+            failures += 1
+
+    def report_failure(self, error: BackendError) -> None:
+        """Traffic saw this. Without a connection it is DOWN at once; else it is asked at once."""
+        if self.status.state is not State.READY or isinstance(error, ConnectionsExhausted):
+            return
+        if isinstance(error, ConnectError):
+            self._lost = error
+            self._become(State.DOWN, error.message)
+        else:
+            self._suspected = True
+        self._wake.set()
+
+    async def _become_ready(self) -> None:
+        self._become(State.PROBING, "probing")
+        found = await prove(self.probe)
+        self.status = replace(self.status, capabilities=found)
+        self._become(State.WARMING, "warming up")
+        model = found.models[0]
+        done = await self.warmer.warm_up(found.generate_path, model.name, self._tokens(found))
+        self.status = replace(self.status, prefill_rate=done.prefill_rate)
+        self._lost, self._suspected = None, False
+        steps = " → ".join(f"{ttft * 1e3:.0f}" for ttft in done.ttfts)
+        self._become(State.READY, f"warm, time to first token {steps or '?'} ms")
+
+    async def _watch(self) -> None:
+        """Return when the server must be proved again; raise BackendError when it is lost."""
+        strikes = 0
+        self._checked_at = self._loop.time()
+        while True:
+            keep_warm = await self._until_check_is_due()
+            asked_at = self._loop.time()
+            try:
+                changed = await self._check(keep_warm=keep_warm)
+            except BackendError:
+                # Tokens that came meanwhile prove more than an answer that did not.
+                strikes = 0 if self.client.heard_at > asked_at else strikes + 1
+                if strikes >= self._settings.health_strikes:
+                    raise
+                self._suspected = True
+                await self._pause(self._settings.backoff_first)
+            else:
+                strikes = 0
+                if changed:
+                    return
+            self._checked_at = self._loop.time()
+
+    async def _until_check_is_due(self) -> bool:
+        """Wait; True when the check that is due is an idle backend's keep-warm request.
+
+        Traffic that moves meanwhile moves the time, so a busy and answering backend is never asked.
+        """
+        while True:
+            if self._lost is not None:
+                raise self._lost
+            if self._suspected:
+                self._suspected = False
+                return False
+            due, keep_warm = self._next_check()
+            wait = due - self._loop.time()
+            if wait <= 0:
+                return keep_warm
+            # A backend in use may fall idle at any time: look again before it can have cooled.
+            await self._pause(min(wait, self._settings.warm.keep_after or wait))
+
+    def _next_check(self) -> tuple[float, bool]:
+        """When the next check is due if nothing changes, and whether it is a keep-warm request."""
+        idle_since, keep_after = self.client.idle_since, self._settings.warm.keep_after
+        if idle_since is not None and keep_after is not None:
+            return max(idle_since, self._checked_at) + keep_after, True
+        heard_at = max(self.client.heard_at, self._checked_at)
+        return heard_at + self._settings.health_interval, False
+
+    async def _check(self, *, keep_warm: bool) -> bool:
+        """Ask for one token, and whether it is still the server that was proved."""
+        found = self.status.capabilities
+        assert found is not None
+        path, model = found.generate_path, found.models[0].name
+        within = self._settings.health_timeout
+        if keep_warm:
+            await self.warmer.one_token(path, model, self._tokens(found), within)
+        else:
+            answer = await self.probe.one_token(path, model, within=within)
+            if not (answer.ok or answer.busy):
+                raise NotServing(self.client.spec.name, f"{path} answered {answer.status}")
+        return await self.probe.version() != found.version
+
+    def _tokens(self, found: Capabilities) -> int:
+        """The warm-up's prompt length; half the context at most, since it is only about so long."""
+        wanted = self._settings.warm.tokens_for(self.client.spec)
+        longest = found.models[0].max_model_len
+        return wanted if longest is None else min(wanted, longest // 2)
+
+    def _backoff(self, failures: int) -> float:
+        first, longest = self._settings.backoff_first, self._settings.backoff_max
+        return min(first * 2.0 ** min(failures, 32), longest) * self._rng.uniform(0.5, 1.0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but wake for news from traffic."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    def _become(self, state: State, reason: str) -> None:
+        self.status = replace(self.status, state=state, reason=reason)
+        self._on_change(self.status)

@@ -1,0 +1,52 @@
+"""How backends are probed, warmed, watched and retried. Values only; all times in seconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backends.types import BackendSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSettings:
+    """How a backend is made warm before it takes traffic, and kept so.
+
+    A round is `requests` one-token requests in parallel; rounds go on until the median times to
+    first token of two rounds on end differ by at most `tolerance` (a share), or `rounds` are over
+    or `time_limit` is. `prompt_tokens` gives each class's typical prompt length, `default_tokens`
+    the others'. `keep_after` is how long a backend may idle before it is sent one more such
+    request (None: never).
+    """
+
+    requests: int = 10
+    rounds: int = 5
+    tolerance: float = 0.25
+    time_limit: float = 60.0
+    prompt_tokens: Mapping[str, int] = field(default_factory=dict)
+    default_tokens: int = 128
+    keep_after: float | None = 10.0
+
+    def tokens_for(self, spec: BackendSpec) -> int:
+        """The prompt length to warm this backend with: its longest class's."""
+        known = [self.prompt_tokens[name] for name in spec.classes if name in self.prompt_tokens]
+        return max(known, default=self.default_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """When a backend is asked for a sign of life, and how it comes back.
+
+    A backend that owes answers, and from which no body byte came for `health_interval`, is asked
+    for one token; an idle one is asked by its keep-warm request. `health_strikes` checks on end
+    without a good answer within `health_timeout`, and without any other byte, make it DOWN. The
+    timeout must be above the longest prefill, behind which the question may have to wait. From
+    DOWN it is probed again after `backoff_first`, doubling up to `backoff_max`, times a random
+    0.5 to 1; one that stayed up for `backoff_max` starts over at `backoff_first`.
+    """
+
+    warm: WarmSettings = WarmSettings()
+    probe_timeout: float = 10.0
+    health_interval: float = 10.0
+    health_timeout: float = 30.0
+    health_strikes: int = 2
+    backoff_first: float = 0.5
+    backoff_max: float = 30.0

@@ -1,0 +1,352 @@
+"""Backends' lives against real servers: gate, watch, loss, return."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from backends.errors import (
+    ConnectFailed,
+    ConnectionsExhausted,
+    FirstTokenTimeout,
+    NotServing,
+    StreamBroken,
+)
+from backends.fleet import Fleet
+from backends.settings import FleetSettings, WarmSettings
+from backends.types import BackendSpec, BackendStatus, Channel, State, Timeouts
+from backends.warm import settled
+from tests.backends.engine import Engine
+from tests.backends.scripted import Collector, deaf_port, start, until, unused_port
+
+FAST = FleetSettings(
+    warm=WarmSettings(requests=4, rounds=2, tolerance=0, keep_after=None, time_limit=5),
+    probe_timeout=2,
+    health_interval=30,
+    health_timeout=0.2,
+    backoff_first=0.01,
+    backoff_max=0.05,
+)
+
+
+class Watch:
+    """Records the statuses that a fleet reports."""
+
+    def __init__(self) -> None:
+        self.seen: list[BackendStatus] = []
+        self._news = asyncio.Condition()
+
+    def __call__(self, status: BackendStatus) -> None:
+        self.seen.append(status)
+
+    def states(self, name: str = "b1") -> list[str]:
+        return [status.state.value for status in self.seen if status.spec.name == name]
+
+    async def until(self, state: State, *, after: int = 0, name: str = "b1") -> BackendStatus:
+        """The first status of this state beyond the first `after` statuses."""
+
+        def found() -> list[BackendStatus]:
+            return [s for s in self.seen[after:] if s.state is state and s.spec.name == name]
+
+        await until(lambda: bool(found()))
+        return found()[0]
+
+
+@asynccontextmanager
+async def fleet_of(
+    *specs: BackendSpec, settings: FleetSettings = FAST
+) -> AsyncIterator[tuple[Fleet, Watch]]:
+    watch = Watch()
+    fleet = Fleet(specs, settings, watch, lambda _, coro: start(coro), rng=Random(7))
+    await fleet.start()
+    try:
+        yield fleet, watch
+    finally:
+        await fleet.stop()
+        for spec in specs:
+            assert fleet.client(spec.name).in_flight == 0
+
+
+async def ask(fleet: Fleet, name: str = "b1") -> bytes:
+    sink = Collector()
+    stream = await fleet.client(name).open(
+        "/v1/completions", b'{"prompt": "a b c"}', timeouts=Timeouts()
+    )
+    await stream.relay(sink)
+    return sink.data
+
+
+# The way to READY
+
+
+async def test_a_backend_is_ready_only_after_its_warm_up() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        ready = await watch.until(State.READY)
+        assert watch.states() == ["probing", "warming", "ready"]
+        assert ready.capabilities is not None
+        assert ready.capabilities.chat is Channel.IDS
+        probes, warm_ups = 1 + 2, 4 * 2
+        assert len(engine.asked("/v1/chat/completions")) == probes + warm_ups
+        assert fleet.statuses() == (ready,)
+
+
+async def test_warm_up_prompts_have_the_class_s_length_and_begin_differently() -> None:
+    engine = Engine()
+    warm = replace(FAST.warm, prompt_tokens={"short": 100, "long": 1000})
+    classes = frozenset(("short", "long"))
+    async with (
+        engine.serving(),
+        fleet_of(engine.spec(classes=classes), settings=replace(FAST, warm=warm)) as (_, watch),
+    ):
+        ready = await watch.until(State.READY)
+        asked = engine.asked("/v1/chat/completions")[-8:]
+        words = [d["messages"][0]["content"].split() for d in asked]
+        assert all(995 <= len(prompt) <= 1000 for prompt in words)
+        assert len({prompt[0] for prompt in words}) == 8
+        assert all(d["max_tokens"] == 1 for d in asked)
+        assert ready.prefill_rate is not None
+        assert ready.prefill_rate > 1000
+
+
+async def test_warm_up_prompts_fit_into_a_small_context() -> None:
+    engine = Engine()
+    warm = replace(FAST.warm, default_tokens=100_000)
+    async with (
+        engine.serving(),
+        fleet_of(engine.spec(), settings=replace(FAST, warm=warm)) as (_, watch),
+    ):
+        await watch.until(State.READY)
+        prompt = engine.asked("/v1/chat/completions")[-1]["messages"][0]["content"]
+        assert len(prompt.split()) < 2048
+
+
+async def test_rounds_end_when_the_first_token_time_has_settled() -> None:
+    engine = Engine()
+    warm = replace(FAST.warm, rounds=9, tolerance=1e9)
+    async with (
+        engine.serving(),
+        fleet_of(engine.spec(), settings=replace(FAST, warm=warm)) as (_, watch),
+    ):
+        ready = await watch.until(State.READY)
+        assert re.fullmatch(r"warm, time to first token \d+ → \d+ ms", ready.reason)
+
+
+@pytest.mark.parametrize(
+    ("medians", "expected"),
+    [([1.2], False), ([1.2, 0.3], False), ([1.2, 0.3, 0.26], True), ([0.3, 0.9], False)],
+)
+def test_settled_means_that_two_rounds_on_end_agree(medians: list[float], expected: bool) -> None:
+    assert settled(medians, tolerance=0.25) is expected
+
+
+async def test_a_warm_up_that_fails_keeps_the_backend_out() -> None:
+    engine = Engine(chat_ids="ignored")
+    async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
+        await watch.until(State.WARMING)
+        engine.refuse["/v1/chat/completions"] = 500
+        down = await watch.until(State.DOWN)
+        assert "answered 500" in down.reason
+        del engine.refuse["/v1/chat/completions"]
+        await watch.until(State.READY)
+
+
+async def test_a_busy_server_counts_as_warm() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
+        await watch.until(State.WARMING)
+        engine.refuse["/v1/chat/completions"] = 503
+        ready = await watch.until(State.READY)
+        assert ready.prefill_rate is None
+
+
+async def test_a_backend_that_is_not_there_yet_is_found_when_it_comes() -> None:
+    port = unused_port()
+    engine = Engine()
+    async with fleet_of(BackendSpec("b1", f"http://127.0.0.1:{port}")) as (_, watch):
+        await watch.until(State.DOWN)
+        async with engine.serving(port):
+            await watch.until(State.READY)
+            assert "down" in watch.states()
+
+
+# Loss, seen by traffic
+
+
+async def test_a_refused_connection_takes_it_down_before_report_returns() -> None:
+    async with AsyncExitStack() as stack:
+        engine = Engine()
+        server = await stack.enter_async_context(AsyncExitStack())
+        await server.enter_async_context(engine.serving())
+        fleet, watch = await stack.enter_async_context(fleet_of(engine.spec()))
+        await watch.until(State.READY)
+        port = engine.port
+        await server.aclose()
+        with pytest.raises(ConnectFailed) as caught:
+            await ask(fleet)
+        before = len(watch.seen)
+        fleet.report_failure("b1", caught.value)
+        assert watch.seen[before].state is State.DOWN
+        warmed = engine.generations()
+        async with Engine.serving(engine, port):
+            await watch.until(State.READY, after=before)
+            assert watch.states()[-3:] == ["probing", "warming", "ready"]
+            assert engine.generations() > warmed
+
+
+async def test_our_own_bound_says_nothing_about_the_backend() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        asked = len(engine.requests)
+        fleet.report_failure("b1", ConnectionsExhausted("b1", "full"))
+        await ask(fleet)
+        assert watch.states()[-1] == "ready"
+        assert len(engine.requests) == asked + 1
+
+
+async def test_a_failure_in_traffic_has_the_backend_asked_at_once() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        asked = engine.generations()
+        fleet.report_failure("b1", StreamBroken("b1", "reset"))
+        await until(lambda: engine.generations() == asked + 1)
+        assert watch.states()[-1] == "ready"
+
+
+async def test_a_hang_that_health_does_not_show_takes_it_down() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        engine.hanging = True
+        fleet.report_failure("b1", FirstTokenTimeout("b1", "slow"))
+        down = await watch.until(State.DOWN)
+        assert "no answer in time" in down.reason
+        engine.hanging = False
+        await watch.until(State.READY, after=len(watch.seen))
+
+
+async def test_busy_is_not_dead() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        engine.refuse["/v1/chat/completions"] = 503
+        for expected in range(1, 4):
+            asked = engine.generations()
+            fleet.report_failure("b1", StreamBroken("b1", "reset"))
+            await until(lambda: engine.generations() == asked + 1)  # noqa: B023
+            await until(lambda: len(engine.asked("/version")) == expected + 1)  # noqa: B023
+        assert watch.states()[-1] == "ready"
+
+
+async def test_one_bad_answer_is_not_enough() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        engine.refuse["/v1/chat/completions"] = 500
+        asked = engine.generations()
+        fleet.report_failure("b1", StreamBroken("b1", "reset"))
+        await until(lambda: engine.generations() == asked + 1)
+        del engine.refuse["/v1/chat/completions"]
+        await until(lambda: engine.generations() == asked + 2)
+        await until(lambda: len(engine.asked("/version")) == 2)
+        assert watch.states()[-1] == "ready"
+
+
+# The watch of its own accord
+
+
+async def test_a_backend_that_owes_answers_and_is_silent_is_checked() -> None:
+    engine = Engine()
+    settings = replace(FAST, health_interval=0.05)
+    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (fleet, watch):
+        await watch.until(State.READY)
+        engine.hanging = True
+        asking = start(ask(fleet))
+        await watch.until(State.DOWN)
+        asking.cancel()
+        engine.hanging = False
+
+
+async def test_a_new_version_is_proved_again_before_it_gets_traffic() -> None:
+    engine = Engine()
+    settings = replace(FAST, health_interval=0.05)
+    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (_, watch):
+        await watch.until(State.READY)
+        engine.chat_ids = "ignored"
+        engine.version = "0.33.0"
+        before = len(watch.seen)
+        ready = await watch.until(State.READY, after=before)
+        assert [s.state.value for s in watch.seen[before:]] == ["probing", "warming", "ready"]
+        assert ready.capabilities is not None
+        assert (ready.capabilities.version, ready.capabilities.chat) == ("0.33.0", Channel.TEXT)
+
+
+async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
+    engine = Engine()
+    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.1))
+    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (fleet, watch):
+        await watch.until(State.READY)
+        warmed = len(engine.asked("/v1/chat/completions"))
+        loop = asyncio.get_running_loop()
+        busy_until = loop.time() + 0.3
+        while loop.time() < busy_until:
+            await ask(fleet)
+        assert len(engine.asked("/v1/chat/completions")) == warmed
+        await until(lambda: len(engine.asked("/v1/chat/completions")) >= warmed + 2)
+        life = fleet._lives["b1"]
+        await until(lambda: life.warmer.requests == len(engine.asked("/v1/chat/completions")) - 3)
+        assert watch.states()[-1] == "ready"
+
+
+async def test_an_idle_backend_that_died_is_found_by_its_keep_warm_request() -> None:
+    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.05))
+    engine = Engine()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(AsyncExitStack())
+        await server.enter_async_context(engine.serving())
+        _, watch = await stack.enter_async_context(fleet_of(engine.spec(), settings=settings))
+        await watch.until(State.READY)
+        await server.aclose()
+        await watch.until(State.DOWN)
+
+
+# The fleet
+
+
+async def test_one_dead_backend_does_not_keep_the_other_from_traffic() -> None:
+    engine = Engine()
+    with deaf_port() as port:
+        dead = BackendSpec("dead", f"http://127.0.0.1:{port}")
+        async with engine.serving(), fleet_of(dead, engine.spec()) as (fleet, watch):
+            await watch.until(State.READY)
+            assert [s.state for s in fleet.statuses()] == [State.PROBING, State.READY]
+            assert b"prompt_tokens" in await ask(fleet)
+
+
+async def test_tokenize_by_name() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, _):
+        assert await fleet.tokenize("b1", "m", prompt="a b") == [97, 98]
+        dead = NotServing
+    async with fleet_of(BackendSpec("b1", f"http://127.0.0.1:{unused_port()}")) as (fleet, _):
+        with pytest.raises(dead):
+            await fleet.tokenize("b1", "m", prompt="a")
+
+
+async def test_names_are_unique() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        Fleet([BackendSpec("a", "http://h"), BackendSpec("a", "http://i")], FAST, print, start)  # type: ignore[arg-type]
+
+
+async def test_stop_leaves_no_task_and_no_connection() -> None:
+    before = len(asyncio.all_tasks())
+    engine = Engine(hanging=True)
+    async with engine.serving(), fleet_of(engine.spec()):
+        await until(lambda: engine.generations() > 0)
+    assert len(asyncio.all_tasks()) == before
