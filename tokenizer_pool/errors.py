@@ -1,10 +1,10 @@
 """The tokenizer pool's errors, by whose fault they are.
 
-    TokenizerPoolError
-    ├── InvalidRequest      the client's: 400, with `param` and `code`
-    ├── PoolBusy            the lane's queue is full: 429
-    ├── WorkerFailed        a worker died or hung, also on the second try: 500
-    └── TokenizerUnavailable  no tokenizer could be loaded from this source
+TokenizerPoolError
+├── InvalidRequest      the client's: 400, with `param` and `code`
+├── PoolBusy            the lane's queue is full: 429
+├── WorkerFailed        a worker died or hung, also on the second try: 500
+└── TokenizerUnavailable  no tokenizer could be loaded from this source
 """
 
 
@@ -12,7 +12,7 @@ class TokenizerPoolError(Exception):
     """Base of all errors that the tokenizer pool raises on purpose."""
 
 
-class InvalidRequest(TokenizerPoolError):  # noqa: N818 - named for the client's fault
+class InvalidRequest(TokenizerPoolError):
     """The body is not a request we can send on. The message tells the client what to change."""
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
@@ -22,7 +22,7 @@ class InvalidRequest(TokenizerPoolError):  # noqa: N818 - named for the client's
         self.code = code
 
 
-class PoolBusy(TokenizerPoolError):  # noqa: N818
+class PoolBusy(TokenizerPoolError):
     """The lane's queue is full; `retry_after` is in seconds."""
 
     def __init__(self, lane: str, retry_after: float) -> None:
@@ -31,9 +31,9 @@ class PoolBusy(TokenizerPoolError):  # noqa: N818
         self.retry_after = retry_after
 
 
-class WorkerFailed(TokenizerPoolError):  # noqa: N818
+class WorkerFailed(TokenizerPoolError):
     """A tokenizer worker died or hung with this request, and so did its replacement."""
 
 
-class TokenizerUnavailable(TokenizerPoolError):  # noqa: N818
+class TokenizerUnavailable(TokenizerPoolError):
     """The tokenizer of a model cannot be loaded; the message says why and what to do."""

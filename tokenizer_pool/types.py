@@ -21,6 +21,76 @@ class TokenizerSource:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """What an operator may choose about the pool. Sizes are bytes, durations seconds.
+
+    Bodies up to `inline_max_bytes` are prepared on the event loop when both fast engines are in
+    use for the model; above it, or with a reference engine, in worker processes: `workers` for
+    bodies over `inline_max_bytes`, and one more lane of `short_workers` for smaller ones, started
+    only when a model needs it. A lane holds at most `queue_limit` waiting bodies and
+    `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed; one
+    whose peak memory passed `worker_memory` is replaced when its work is done.
+    """
+
+    cache_dir: Path
+    workers: int = 1
+    short_workers: int = 1
+    inline_max_bytes: int = 16 * 1024
+    queue_limit: int = 256
+    queue_bytes: int = 256 * 1024 * 1024
+    job_timeout: float = 20.0
+    worker_memory: int = 2 * 1024**3
+    extract_timeout: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """Which engines serve a model and why.
+
+    Engines are `fastokens` or `tokenizers`, `minijinja` or `jinja2`; `none` where the model goes
+    as text. `notes` say why a fast engine was not taken. `chat_ineligible` is the reason why no
+    chat of this model can travel as ids (None: they can).
+    """
+
+    model: str
+    encode_engine: str
+    template_engine: str
+    vocabulary: int
+    chat_ineligible: str | None = None
+    completion_ineligible: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """A lane's workers (running / wanted), what waits in it, and what has happened to it."""
+
+    name: str
+    workers: int
+    wanted: int
+    queued: int
+    queued_bytes: int
+    done: int
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    models: tuple[ModelReport, ...]
+    lanes: tuple[LaneReport, ...]
+    inline: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenList:
+    """Token ids as a ready JSON array, so that nobody iterates over them on the loop."""
+
+    model: str
+    count: int
+    ids: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class TokenizedPrompt:
     """A validated request, ready to go upstream in either channel.
 

@@ -1,0 +1,123 @@
+"""From a chat request's fields to the prompt's text, as vLLM 0.32 composes them.
+
+Which template, which arguments, which message format: decided here. The shape of messages is
+normalised in `messages`, the template languages live in `templates`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tokenizer_pool.eligibility import (
+    MESSAGE_FIELD,
+    RESERVED_ARGUMENT,
+    RESERVED_TEMPLATE_ARGUMENTS,
+)
+from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.messages import Unproved, developer_as_system, normalise, normalise_tools
+from tokenizer_pool.templates import TemplateEngine, TemplateRefused, render_open
+
+# vLLM drops arguments with these values before it renders.
+_UNSET: Final = (None, "auto")
+
+
+class NeedsReference(Exception):
+    """Only the reference engine can tell; it is not at hand where the loop must not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """One template: its fast engine where proved, its reference engine where it may run."""
+
+    fast: TemplateEngine | None
+    reference: TemplateEngine | None
+    wants_parts: bool
+    knows_developer: bool
+
+    def render(self, context: Mapping[str, Any], *, plain: bool, is_open: bool) -> str:
+        """The prompt; raises TemplateRefused, or NeedsReference when that engine must decide.
+
+        `plain` says that the arguments are of kinds on which the engines were compared.
+        """
+        draw = render_open if is_open else _render
+        if self.fast is not None and plain:
+            try:
+                return draw(self.fast, context)
+            except TemplateRefused:
+                # Perhaps a feature that the fast engine lacks: the reference has the last word.
+                pass
+        if self.reference is None:
+            raise NeedsReference
+        return draw(self.reference, context)
+
+
+def _render(engine: TemplateEngine, context: Mapping[str, Any]) -> str:
+    return engine.render(context)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A model's templates (a separate one for requests with tools, if it has that)."""
+
+    plain: ChatTemplate
+    with_tools: ChatTemplate
+    special_tokens: dict[str, str]
+
+    def prompt(self, values: Mapping[str, Any]) -> str:
+        """The prompt's text for a chat request's fields.
+
+        Raises InvalidRequest, Unproved (not known to be vLLM's reading), TemplateRefused, or
+        NeedsReference.
+        """
+        tools = normalise_tools(values.get("tools"))
+        template = self.plain if tools is None else self.with_tools
+        conversation = normalise(values["messages"], parts=template.wants_parts)
+        if not template.knows_developer:
+            conversation = developer_as_system(conversation)
+        arguments = _arguments(values)
+        context = {
+            **self.special_tokens,
+            **arguments,
+            "messages": conversation,
+            "tools": tools,
+            "documents": _documents(values.get("documents")),
+            "add_generation_prompt": values.get("add_generation_prompt", True),
+        }
+        is_open = bool(values.get("continue_final_message"))
+        if is_open and context["add_generation_prompt"]:
+            raise InvalidRequest(
+                "continue_final_message needs add_generation_prompt to be false",
+                param="continue_final_message",
+            )
+        plain = all(isinstance(value, bool | int | str) for value in arguments.values())
+        return template.render(context, plain=plain, is_open=is_open)
+
+
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    given = values.get("chat_template_kwargs") or {}
+    if not isinstance(given, dict):
+        raise InvalidRequest("chat_template_kwargs must be an object", param="chat_template_kwargs")
+    if not RESERVED_TEMPLATE_ARGUMENTS.isdisjoint(given):
+        raise Unproved(RESERVED_ARGUMENT)
+    arguments = {name: value for name, value in given.items() if value not in _UNSET}
+    effort = values.get("reasoning_effort")
+    if effort is not None:
+        if not isinstance(effort, str):
+            raise InvalidRequest("reasoning_effort must be a string", param="reasoning_effort")
+        arguments["reasoning_effort"] = effort
+        if "enable_thinking" not in given:
+            arguments["enable_thinking"] = effort != "none"
+    return arguments
+
+
+def _documents(documents: Any) -> list[dict[str, str]] | None:
+    if documents is None:
+        return None
+    if not isinstance(documents, list):
+        raise InvalidRequest("documents must be a list", param="documents")
+    for document in documents:
+        if not isinstance(document, dict) or not all(
+            isinstance(value, str) for value in document.values()
+        ):
+            raise Unproved(MESSAGE_FIELD)
+    return documents

@@ -1,0 +1,75 @@
+"""Text to token ids: the reference engine (`tokenizers`) and the fast one (`fastokens`).
+
+Ids are numpy arrays of uint32 or ready JSON bytes, never Python lists. Which engine serves a
+model is decided by parity; templates are rendered elsewhere.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+import fastokens
+import numpy
+import orjson
+import tokenizers
+from numpy.typing import NDArray
+
+Ids = NDArray[numpy.uint32]
+
+
+class EngineUnavailable(Exception):
+    """This engine cannot load the tokenizer; the message says why."""
+
+
+class EncodeEngine(Protocol):
+    """One loaded tokenizer."""
+
+    name: str
+
+    def encode(self, text: str, *, special: bool) -> Ids:
+        """The ids of `text`, with the tokenizer's own special tokens around when `special`."""
+        ...
+
+
+class ReferenceEncoder:
+    """Hugging Face `tokenizers`: what vLLM runs by default, and the judge of the fast engine."""
+
+    name = "tokenizers"
+
+    def __init__(self, path: Path) -> None:
+        """Raises EngineUnavailable when the file is not a tokenizer."""
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise EngineUnavailable(str(error)) from error
+
+    def encode(self, text: str, *, special: bool) -> Ids:
+        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)[0]
+        return numpy.array(encoding.ids, dtype=numpy.uint32)
+
+    def vocabulary(self) -> int:
+        """Number of tokens, added ones included."""
+        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+
+
+class FastEncoder:
+    """`fastokens`: 50 to 100 times faster, exact where parity has proved it."""
+
+    name = "fastokens"
+
+    def __init__(self, path: Path) -> None:
+        """Raises EngineUnavailable when fastokens does not know this kind of tokenizer."""
+        try:
+            self._tokenizer = fastokens.Tokenizer.from_file(str(path))
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise EngineUnavailable(str(error)) from error
+        # Its first call builds tables for some 100 ms; no request shall pay for that.
+        self.encode("warm up", special=True)
+
+    def encode(self, text: str, *, special: bool) -> Ids:
+        flat, _ = self._tokenizer.encode_batch_flat([text], add_special_tokens=special)
+        return numpy.frombuffer(flat, dtype="<u4")
+
+
+def ids_json(ids: Ids) -> bytes:
+    """The ids as a JSON array."""
+    return orjson.dumps(ids, option=orjson.OPT_SERIALIZE_NUMPY)

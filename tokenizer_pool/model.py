@@ -1,0 +1,174 @@
+"""One model, ready to tokenize: a body in, a TokenizedPrompt or a TokenList out.
+
+Runs the same in a worker process and on the event loop. Engines are given; whether they may be
+used is decided at registration (parity), whether ids may travel by eligibility.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizer_pool import requests
+from tokenizer_pool.chat import Chat
+from tokenizer_pool.eligibility import (
+    NO_TOKENIZER,
+    NO_TOKENS,
+    PROMPT_LIST,
+    TEMPLATE_ERROR,
+    TOOL_CALL_COUNT,
+    TOOL_CHOICE_NONE,
+    Ineligible,
+    chat_verdict,
+    completion_verdict,
+)
+from tokenizer_pool.engines import EncodeEngine, ids_json
+from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.messages import Unproved, estimate
+from tokenizer_pool.requests import Document
+from tokenizer_pool.templates import TemplateRefused
+from tokenizer_pool.types import Kind, TokenizedPrompt, TokenList
+
+_BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """What is known of a prompt: its count, and its ids as JSON unless `verdict` forbids."""
+
+    count: int
+    ids: bytes
+    verdict: Ineligible | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A served model. Without `encoder` its requests go as text and are counted by guess."""
+
+    name: str
+    encoder: EncodeEngine | None = None
+    chat: Chat | None = None
+    chat_barrier: Ineligible | None = None
+    completion_barrier: Ineligible | None = None
+    counts_tool_calls: bool = False
+
+    def prepare(self, kind: Kind, document: Document) -> TokenizedPrompt:
+        """Count the prompt and assemble the upstream body in both channels.
+
+        Raises InvalidRequest, or NeedsReference on the event loop.
+        """
+        stream = requests.wants_stream(document)
+        max_tokens = requests.max_tokens(document, kind)
+        if kind is Kind.CHAT:
+            prompt = self._chat(document.values)
+        else:
+            prompt = self._completion(document.values)
+        verdict = prompt.verdict
+        if verdict is None and not prompt.count:
+            verdict = NO_TOKENS
+        return TokenizedPrompt(
+            model=self.name,
+            prompt_tokens=prompt.count,
+            max_tokens=max_tokens,
+            stream=stream,
+            exact=verdict is None or verdict.exact,
+            ineligible=None if verdict is None else verdict.reason,
+            fields=requests.upstream_fields(document, kind, self.name),
+            text=requests.text_prompt(document, kind),
+            ids=b"" if verdict is not None else requests.ids_prompt(kind, prompt.ids),
+        )
+
+    def tokenize(self, document: Document) -> TokenList:
+        """The ids of a `/tokenize` request (`prompt` or `messages`), as vLLM's would be.
+
+        Raises InvalidRequest, also for what we cannot tokenize exactly as vLLM does.
+        """
+        values = document.values
+        if self.encoder is None:
+            raise InvalidRequest(f"the tokenizer of {self.name!r} is not known here", param="model")
+        if "messages" not in values:
+            text, special = values.get("prompt"), values.get("add_special_tokens", True)
+            if not isinstance(text, str):
+                raise InvalidRequest("prompt must be a string", param="prompt")
+        else:
+            text, special = self._tokenize_chat(values), values.get("add_special_tokens", False)
+        ids = self.encoder.encode(text, special=bool(special))
+        return TokenList(model=self.name, count=len(ids), ids=ids_json(ids))
+
+    def _tokenize_chat(self, values: Mapping[str, Any]) -> str:
+        # vLLM's endpoint knows neither of these two.
+        known = {k: v for k, v in values.items() if k not in ("reasoning_effort", "documents")}
+        if self.chat is None or self.chat_barrier is not None:
+            barrier = self.chat_barrier or NO_TOKENIZER
+            raise InvalidRequest(f"cannot render these messages: {barrier.reason}")
+        try:
+            return self.chat.prompt(known)
+        except Unproved as unproved:
+            reason = unproved.verdict.reason
+            raise InvalidRequest(f"cannot render these messages: {reason}") from unproved
+        except TemplateRefused as refused:
+            raise InvalidRequest(f"the chat template refused: {refused}") from refused
+
+    def _chat(self, values: Mapping[str, Any]) -> _Prompt:
+        verdict = self.chat_barrier or chat_verdict(values) or self._tools_verdict(values)
+        if self.chat is None or self.encoder is None:
+            return _Prompt(estimate(values["messages"]), b"", verdict or NO_TOKENIZER)
+        try:
+            text = self.chat.prompt(values)
+        except Unproved as unproved:
+            return _Prompt(estimate(values["messages"]), b"", unproved.verdict)
+        except TemplateRefused:
+            return _Prompt(estimate(values["messages"]), b"", TEMPLATE_ERROR)
+        return self._encode(text, bool(values.get("add_special_tokens")), verdict)
+
+    def _tools_verdict(self, values: Mapping[str, Any]) -> Ineligible | None:
+        if values.get("tools") is None:
+            return None
+        if values.get("tool_choice") == "none":
+            return TOOL_CHOICE_NONE
+        if self.counts_tool_calls and any(
+            isinstance(message, dict) and message.get("tool_calls")
+            for message in values["messages"]
+        ):
+            return TOOL_CALL_COUNT
+        return None
+
+    def _completion(self, values: Mapping[str, Any]) -> _Prompt:
+        prompt = values["prompt"]
+        verdict = self.completion_barrier or completion_verdict(values)
+        if _is_ids(prompt):
+            # The client's own ids stay as they are, in either channel.
+            return _Prompt(len(prompt), requests.dump_ids(prompt), verdict)
+        if prompt is None and values.get("prompt_embeds") is not None:
+            return _Prompt(1, b"", verdict)
+        special = bool(values.get("add_special_tokens", True))
+        if isinstance(prompt, str):
+            return self._encode(prompt, special, verdict)
+        if not isinstance(prompt, list) or not prompt:
+            raise InvalidRequest("prompt must be a string or a list", param="prompt")
+        parts = [self._part(part, special) for part in prompt]
+        exact = all(part.verdict is None or part.verdict.exact for part in parts)
+        verdict = verdict or Ineligible(PROMPT_LIST.reason, exact=exact)
+        return _Prompt(sum(part.count for part in parts), b"", verdict)
+
+    def _part(self, part: Any, special: bool) -> _Prompt:
+        """One prompt of several."""
+        if isinstance(part, str):
+            return self._encode(part, special, None)
+        if _is_ids(part):
+            return _Prompt(len(part), b"")
+        raise InvalidRequest("each prompt must be a string or a list of token ids", param="prompt")
+
+    def _encode(self, text: str, special: bool, verdict: Ineligible | None) -> _Prompt:
+        if self.encoder is None:
+            count = len(text.encode()) // _BYTES_PER_TOKEN + 1
+            return _Prompt(count, b"", verdict or NO_TOKENIZER)
+        ids = self.encoder.encode(text, special=special)
+        return _Prompt(len(ids), b"" if verdict is not None else ids_json(ids), verdict)
+
+
+def _is_ids(prompt: Any) -> bool:
+    return (
+        isinstance(prompt, list)
+        and bool(prompt)
+        and all(type(token) is int and token >= 0 for token in prompt)
+    )

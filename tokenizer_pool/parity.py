@@ -1,0 +1,89 @@
+"""Is a fast engine equal to the reference engine for this model? Compared before first use.
+
+A single difference decides for the reference engine; the reason is kept for people to read. The
+backend's own tokenizer is compared elsewhere, over the network, with `probes`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import orjson
+
+from tokenizer_pool import corpus
+from tokenizer_pool.engines import EngineUnavailable, FastEncoder, ReferenceEncoder
+from tokenizer_pool.templates import (
+    FastTemplate,
+    ReferenceTemplate,
+    TemplateEngine,
+    TemplateRefused,
+    template_wants_parts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """`fast` only when every comparison was equal; `reason` says how many, or what differed."""
+
+    fast: bool
+    reason: str
+
+
+def prove_encoder(tokenizer: Path, special: Sequence[str]) -> Proof:
+    """Compare fastokens with tokenizers; raises EngineUnavailable when the latter cannot load."""
+    reference = ReferenceEncoder(tokenizer)
+    try:
+        fast = FastEncoder(tokenizer)
+    except EngineUnavailable as error:
+        return Proof(False, f"fastokens cannot load it: {error}")
+    count = 0
+    for text in corpus.texts(special):
+        for with_special in (False, True):
+            want = reference.encode(text, special=with_special)
+            if not numpy.array_equal(fast.encode(text, special=with_special), want):
+                return Proof(False, f"fastokens differs on {text[:40]!r}")
+            count += 1
+    return Proof(True, f"equal on {count} texts")
+
+
+def _render(engine: TemplateEngine, context: Mapping[str, Any]) -> str | None:
+    try:
+        return engine.render(context)
+    except TemplateRefused:
+        return None
+
+
+def prove_template(source: str, special_tokens: Mapping[str, str]) -> Proof:
+    """Compare minijinja with Jinja2; a conversation that both refuse counts as equal.
+
+    Raises TemplateRefused when Jinja2 cannot compile the template.
+    """
+    reference = ReferenceTemplate(source)
+    try:
+        fast = FastTemplate(source)
+    except TemplateRefused as error:
+        return Proof(False, f"minijinja cannot compile it: {error}")
+    rendered = 0
+    for context in corpus.contexts(parts=template_wants_parts(source)):
+        full = {**special_tokens, **context}
+        want = _render(reference, full)
+        if _render(fast, full) != want:
+            return Proof(False, f"minijinja differs on {str(context['messages'])[:120]}")
+        rendered += want is not None
+    if not rendered:
+        return Proof(False, "the template refused every conversation of the corpus")
+    return Proof(True, f"equal on {rendered} conversations")
+
+
+def probes(model: str) -> Iterator[bytes]:
+    """`/tokenize` bodies for the comparison with a backend: texts, chats, chats with tools."""
+    for text in ("Hello, world! 12345 été 今天 👍🏽", " \n\tx"):
+        yield orjson.dumps({"model": model, "prompt": text})
+    user = {"role": "user", "content": "What's 2+2?"}
+    system = {"role": "system", "content": "You are terse."}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    for messages in ([user], [system, user, {"role": "assistant", "content": "4"}, user]):
+        yield orjson.dumps({"model": model, "messages": messages})
+    yield orjson.dumps({"model": model, "messages": [system, user], "tools": [tool]})

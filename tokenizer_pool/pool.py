@@ -1,0 +1,164 @@
+"""The tokenizer pool: the package's front door.
+
+Decides where a body is prepared (in place, or in which lane) and knows the models. Tokenizing is
+`model`, worker processes are `lane`, finding tokenizers is `source`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from tokenizer_pool import requests
+from tokenizer_pool.artifact import load_model, read_artifact, report
+from tokenizer_pool.chat import NeedsReference
+from tokenizer_pool.eligibility import NO_TOKENIZER
+from tokenizer_pool.engines import EngineUnavailable
+from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable
+from tokenizer_pool.lane import Lane, Reply, Spawn
+from tokenizer_pool.model import Model
+from tokenizer_pool.registry import resolve
+from tokenizer_pool.source import artifact_path
+from tokenizer_pool.types import (
+    Kind,
+    ModelReport,
+    PoolReport,
+    PoolSettings,
+    TokenizedPrompt,
+    TokenizerSource,
+    TokenList,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A registered model: `inline` only where it may be prepared on the event loop."""
+
+    report: ModelReport
+    path: Path | None
+    inline: Model | None
+
+    @property
+    def needs_short_lane(self) -> bool:
+        return self.inline is None
+
+
+class TokenizerPool:
+    """Bodies in, ready prompts out; see PoolSettings for what is done where."""
+
+    def __init__(self, settings: PoolSettings, spawn: Spawn) -> None:
+        """`spawn(name, coroutine)` starts a supervised task; the pool starts none otherwise."""
+        self._settings = settings
+        self._long = Lane("long", settings.workers, settings, spawn)
+        self._short = Lane("short", settings.short_workers, settings, spawn)
+        self._entries: dict[str, _Entry] = {}
+        self._changing = asyncio.Lock()
+        self._inline = 0
+
+    async def start(self) -> None:
+        """Start the workers of the long lane; the short lane starts when a model needs it."""
+        await self._long.serve({})
+
+    async def stop(self) -> None:
+        """End all workers; what is waiting fails with WorkerFailed."""
+        await asyncio.gather(self._long.stop(), self._short.stop())
+
+    async def add_model(self, source: TokenizerSource) -> ModelReport:
+        """Register a model, or replace it; returns when every worker can serve it.
+
+        The first time costs seconds (extraction and parity), later a second or less. Raises
+        TokenizerUnavailable, or WorkerFailed when no worker could load it.
+        """
+        settings = self._settings
+        path = await artifact_path(source, settings.cache_dir, limit=settings.extract_timeout)
+        artifact = read_artifact(path)
+        inline = None
+        if artifact.fast:
+            try:
+                inline = await asyncio.to_thread(load_model, source.model, path, on_loop=True)
+            except EngineUnavailable as error:
+                raise TokenizerUnavailable(f"{source.model!r}: {error}") from error
+        entry = _Entry(report(artifact, source.model), path, inline)
+        await self._change({source.model: entry})
+        return entry.report
+
+    async def add_text_model(self, model: str) -> ModelReport:
+        """Register a model whose tokenizer cannot be had: its requests go as text.
+
+        Counts are estimates from bytes, `exact` is False.
+        """
+        reason = NO_TOKENIZER.reason
+        entry = _Entry(
+            ModelReport(model, "none", "none", 0, reason, reason), path=None, inline=Model(model)
+        )
+        await self._change({model: entry})
+        return entry.report
+
+    async def remove_model(self, model: str) -> None:
+        """Forget a model; unknown names are fine."""
+        await self._change({}, without=model)
+
+    async def prepare(self, kind: Kind, body: bytes, *, trusted: bool = False) -> TokenizedPrompt:
+        """Validate, count and assemble a request.
+
+        Fields that a client may not steer are taken out unless `trusted`. Raises InvalidRequest,
+        PoolBusy or WorkerFailed.
+        """
+        if len(body) <= self._settings.inline_max_bytes:
+            document = requests.parse(body, kind, trusted=trusted)
+            model = resolve(self._entries, document).inline
+            if model is not None:
+                try:
+                    prompt = model.prepare(kind, document)
+                except NeedsReference:
+                    pass
+                else:
+                    self._inline += 1
+                    return prompt
+        order = {"do": "prepare", "kind": kind.value, "trusted": trusted}
+        meaning, payload = await self._submit(order, body)
+        fields, text, ids = payload
+        return TokenizedPrompt(**meaning, fields=fields, text=text, ids=ids)
+
+    async def tokenize(self, body: bytes) -> TokenList:
+        """The ids of a `/tokenize` body (`prompt` or `messages`), as vLLM's endpoint has them.
+
+        Raises InvalidRequest (also for what we cannot render exactly), PoolBusy, WorkerFailed.
+        """
+        meaning, (ids,) = await self._submit({"do": "tokenize"}, body)
+        return TokenList(**meaning, ids=ids)
+
+    def report(self) -> PoolReport:
+        """Models with their engines and why, lanes, and how many bodies were done in place."""
+        lanes = [self._long.report()]
+        if self._short.serving:
+            lanes.append(self._short.report())
+        return PoolReport(
+            models=tuple(entry.report for entry in self._entries.values()),
+            lanes=tuple(lanes),
+            inline=self._inline,
+        )
+
+    def worker_pids(self) -> tuple[int, ...]:
+        """The process ids of all running workers."""
+        return self._long.worker_pids() + self._short.worker_pids()
+
+    async def _change(self, added: dict[str, _Entry], without: str | None = None) -> None:
+        async with self._changing:
+            entries = {name: e for name, e in self._entries.items() if name != without} | added
+            catalog = {name: entry.path for name, entry in entries.items()}
+            await self._long.serve(catalog)
+            if self._short.serving or any(e.needs_short_lane for e in entries.values()):
+                await self._short.serve(catalog)
+            self._entries = entries
+
+    async def _submit(self, order: Mapping[str, object], body: bytes) -> Reply:
+        short = self._short.serving and len(body) <= self._settings.inline_max_bytes
+        lane = self._short if short else self._long
+        meaning, payload = await lane.submit([orjson.dumps(order), body])
+        del meaning["peak_memory"]
+        if "invalid" in meaning:
+            raise InvalidRequest(meaning["invalid"], param=meaning["param"], code=meaning["code"])
+        return meaning, payload

@@ -1,0 +1,103 @@
+"""`python -m tokenizer_pool.worker FD PARENT`: the process that tokenizes what the loop must not.
+
+Serves one socket, one request at a time, and ends when that socket closes or its parent dies. It
+holds no other descriptor. A failure that is nobody's fault but ours ends the process: the lane
+replaces it and tries once more.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from tokenizer_pool import frames, requests
+from tokenizer_pool.artifact import load_model
+from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.model import Model
+from tokenizer_pool.registry import resolve
+from tokenizer_pool.types import Kind
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Worker:
+    """The models of one process and what it does with a frame."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Model] = {}
+
+    def answer(self, parts: list[bytes]) -> list[bytes]:
+        """The reply to one frame. Part 0 says what to do and, in the reply, how it went."""
+        order = orjson.loads(parts[0])
+        try:
+            meaning, payload = self._do(order, parts[1:])
+        except InvalidRequest as error:
+            meaning = {"invalid": error.message, "param": error.param, "code": error.code}
+            payload = []
+        meaning["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return [orjson.dumps(meaning), *payload]
+
+    def _do(
+        self, order: dict[str, Any], payload: list[bytes]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        match order["do"]:
+            case "load":
+                name, path = order["name"], order["path"]
+                self._models[name] = (
+                    Model(name) if path is None else load_model(name, Path(path), on_loop=False)
+                )
+                return {}, []
+            case "prepare":
+                return self._prepare(Kind(order["kind"]), payload[0], trusted=order["trusted"])
+            case "tokenize":
+                document = requests.parse_tokenize(payload[0])
+                tokens = resolve(self._models, document).tokenize(document)
+                return {"model": tokens.model, "count": tokens.count}, [tokens.ids]
+            case unknown:
+                raise AssertionError(f"the pool asked for {unknown!r}")
+
+    def _prepare(
+        self, kind: Kind, body: bytes, *, trusted: bool
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        document = requests.parse(body, kind, trusted=trusted)
+        prompt = resolve(self._models, document).prepare(kind, document)
+        meaning = {
+            "model": prompt.model,
+            "prompt_tokens": prompt.prompt_tokens,
+            "max_tokens": prompt.max_tokens,
+            "stream": prompt.stream,
+            "exact": prompt.exact,
+            "ineligible": prompt.ineligible,
+        }
+        return meaning, [prompt.fields, prompt.text, prompt.ids]
+
+
+def _die_with_parent(parent: int) -> None:
+    """Closing the socket ends an idle worker; a busy one must not outlive its parent either."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit
+
+
+def main() -> None:
+    """The command line: the number of the inherited socket, and the parent's process id."""
+    _die_with_parent(int(sys.argv[2]))
+    worker = Worker()
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        while True:
+            try:
+                parts = frames.receive(connection)
+            except (EOFError, ConnectionError):
+                return
+            connection.sendall(frames.pack(worker.answer(parts)))
+
+
+if __name__ == "__main__":
+    main()
