@@ -1,0 +1,218 @@
+"""The routes of a simulated vLLM server, as an aiohttp application."""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from bench.engine import Engine
+from bench.fake_vllm.answers import Answer, Answers
+from bench.fake_vllm.asks import Ask, Reader
+from bench.fake_vllm.errors import Refused, busy, json_response
+from bench.fake_vllm.exchange import Cut, Exchange
+from bench.fake_vllm.faults import Faults, Mode
+from bench.fake_vllm.metrics import exposition
+from bench.fake_vllm.options import VERSION, Options
+from bench.fake_vllm.prompts import Prompts
+from bench.fake_vllm.pump import Pump
+from bench.fake_vllm.wire import ChatWire, CompletionWire, Wire
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+WireMaker = Callable[[str, Ask, list[Answer]], Wire]
+
+MAX_BODY = 64 * 1024**2
+
+
+class App:
+    """One simulated server's state and handlers. Make it inside a running event loop."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.engine = Engine(options.engine)
+        self.faults = Faults()
+        self.finished: Counter[str] = Counter(stop=0, length=0, abort=0)
+        """Requests by how they ended."""
+        self.received = 0
+        """Chat and completion requests that came in, refused ones included."""
+        self.last: dict[str, Any] = {}
+        """The body of the last one that could be parsed."""
+        self._prompts = Prompts(options.tokenizer)
+        self._answers = Answers(self._prompts)
+        self._reader = Reader(options, self._prompts, self.faults)
+        self._pump = Pump(self.engine, asyncio.get_running_loop())
+        self._ids = itertools.count()
+        self._started = int(time.time())
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY, middlewares=[self._edge])
+        app.add_routes(
+            [
+                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/completions", self._completion),
+                web.post("/tokenize", self._tokenize),
+                web.post("/detokenize", self._detokenize),
+                web.get("/v1/models", self._models),
+                web.get("/version", self._version),
+                web.get("/health", self._health),
+                web.get("/metrics", self._metrics),
+                web.post("/fake/fail", self._fail),
+                web.get("/fake/seen", self._seen),
+            ]
+        )
+        return app
+
+    @web.middleware
+    async def _edge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.startswith("/fake/") and self.faults.hit(Mode.REFUSE):
+            if request.transport is not None:
+                request.transport.abort()
+            raise web.HTTPServiceUnavailable
+        try:
+            return await handler(request)
+        except Refused as refused:
+            return refused.response()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = await self._received(request)
+        return await self._answer(request, self._reader.chat(body), ChatWire)
+
+    async def _completion(self, request: web.Request) -> web.StreamResponse:
+        body = await self._received(request)
+        return await self._answer(request, self._reader.completion(body), CompletionWire)
+
+    async def _received(self, request: web.Request) -> dict[str, Any]:
+        self.received += 1
+        self.last = self._reader.parse(await request.read())
+        limit = self.options.max_num_queued_reqs
+        unfinished = self.engine.running + self.engine.waiting
+        if self.faults.hit(Mode.BUSY) or (limit is not None and unfinished >= limit):
+            raise busy()
+        return self.last
+
+    async def _answer(self, request: web.Request, ask: Ask, wire: WireMaker) -> web.StreamResponse:
+        if self.faults.hit(Mode.HANG):
+            await asyncio.Event().wait()
+        answers = [
+            self._answers.compose(prompt, tokens, endless=ask.endless)
+            for prompt, tokens in zip(ask.prompts, ask.max_tokens, strict=True)
+        ]
+        exchange = Exchange(
+            ask,
+            answers,
+            wire(self.options.model, ask, answers),
+            transport=request.transport,
+            cut=self._cut(),
+        )
+        if not ask.stream:
+            rest = await self._run(ask, answers, exchange)
+            return web.Response(body=rest, content_type="application/json")
+        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write_eof(await self._run(ask, answers, exchange))
+        return response
+
+    def _cut(self) -> Cut | None:
+        if self.faults.hit(Mode.HANG_AFTER_FIRST):
+            return Cut(1, reset=False)
+        if self.faults.hit(Mode.RESET_MID_STREAM):
+            return Cut(2, reset=True)
+        return None
+
+    async def _run(self, ask: Ask, answers: list[Answer], exchange: Exchange) -> bytes:
+        """Let the engine serve all choices; a client that leaves aborts them."""
+        names = [str(next(self._ids)) for _ in answers]
+        for index, (name, answer) in enumerate(zip(names, answers, strict=True)):
+            prompt = ask.prompts[index]
+            self._pump.submit(
+                name, len(prompt), len(answer.ids), exchange.sink(index), self._prefix(prompt)
+            )
+        reason = "abort"
+        try:
+            rest = await exchange.done
+            reason = answers[0].finish_reason
+            return rest
+        finally:
+            self.finished[reason] += 1
+            for name in names:
+                self._pump.cancel(name)
+
+    def _prefix(self, prompt: list[int]) -> list[int]:
+        """Chained hashes of the prompt's full blocks, as vLLM's prefix cache has them."""
+        if not self.options.prefix_caching:
+            return []
+        size = self.options.engine.block_tokens
+        hashes: list[int] = []
+        chain = 0
+        for start in range(0, len(prompt) - size + 1, size):
+            chain = hash((chain, *prompt[start : start + size]))
+            hashes.append(chain)
+        return hashes
+
+    async def _tokenize(self, request: web.Request) -> web.StreamResponse:
+        body = self._reader.parse(await request.read())
+        ids = self._reader.tokenize(body)
+        wants_strings = body.get("return_token_strs")
+        strings = [self._prompts.tokenizer.id_to_token(token) for token in ids]
+        return json_response(
+            {
+                "count": len(ids),
+                "max_model_len": self.options.max_model_len,
+                "tokens": ids,
+                "token_strs": strings if wants_strings else None,
+            }
+        )
+
+    async def _detokenize(self, request: web.Request) -> web.StreamResponse:
+        body = self._reader.parse(await request.read())
+        ids = self._reader.checked(body.get("tokens"), "tokens")
+        return json_response({"prompt": self._prompts.decode(ids, special=True)})
+
+    async def _models(self, _request: web.Request) -> web.StreamResponse:
+        card = {
+            "id": self.options.model,
+            "object": "model",
+            "created": self._started,
+            "owned_by": "vllm",
+            "root": str(self.options.tokenizer),
+            "parent": None,
+            "max_model_len": self.options.max_model_len,
+            "permission": [],
+        }
+        return json_response({"object": "list", "data": [card]})
+
+    async def _version(self, _request: web.Request) -> web.StreamResponse:
+        return json_response({"version": VERSION})
+
+    async def _health(self, _request: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    async def _metrics(self, _request: web.Request) -> web.StreamResponse:
+        text = exposition(self.engine, self.options.model, self.finished)
+        return web.Response(text=text, content_type="text/plain")
+
+    async def _fail(self, request: web.Request) -> web.StreamResponse:
+        """`{"mode": ..., "times": N, "seconds": S}`: see faults.Mode; "none" ends it."""
+        body = await request.json()
+        try:
+            mode = Mode(body.get("mode"))
+        except ValueError as error:
+            raise Refused(f"mode must be one of {', '.join(Mode)}", "mode") from error
+        self.fail(mode, times=body.get("times"), seconds=body.get("seconds", 1.0))
+        return json_response({"mode": self.faults.mode})
+
+    def fail(self, mode: Mode, *, times: int | None = None, seconds: float = 1.0) -> None:
+        """Do this wrong from now on, or `times` times; SLOW_START ends with the next step."""
+        if mode is Mode.SLOW_START:
+            self.engine.stall(seconds)
+        else:
+            self.faults.set(mode, times)
+
+    async def _seen(self, _request: web.Request) -> web.StreamResponse:
+        return json_response(
+            {"received": self.received, "finished": dict(self.finished), "last": self.last}
+        )

@@ -1,0 +1,35 @@
+"""What a simulated server is told at its start."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.engine import SERIAL, EngineSpec
+
+TOKENIZER = Path(__file__).resolve().parent.parent / "data" / "tokenizer"
+"""The tokenizer in the repository: 8,192 tokens, ChatML, tools."""
+
+VERSION = "0.32.0"
+"""The vLLM version whose API is spoken, and whose answers to `/version` are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`max_num_queued_reqs` bounds the unfinished requests (None: no bound), as vLLM's flag does.
+
+    `model` is the served name; `keep_alive` the seconds after which an idle connection is closed.
+    """
+
+    model: str = "forebay-demo"
+    tokenizer: Path = TOKENIZER
+    max_model_len: int = 32_768
+    engine: EngineSpec = SERIAL
+    prefix_caching: bool = True
+    max_num_queued_reqs: int | None = None
+    keep_alive: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.max_model_len > self.engine.kv_tokens:
+            raise ValueError(
+                f"max_model_len {self.max_model_len} does not fit the KV cache of "
+                f"{self.engine.kv_tokens} tokens"
+            )

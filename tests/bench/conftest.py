@@ -1,0 +1,52 @@
+"""A simulated server in this loop, and a client for it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from bench.fake_vllm import Options, Running, running
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A running server and a session that has its address."""
+
+    server: Running
+    http: aiohttp.ClientSession
+
+    async def post(self, path: str, **body: Any) -> Any:
+        async with self.http.post(path, json=body) as response:
+            return await response.json()
+
+    async def events(self, path: str, **body: Any) -> list[Any]:
+        """The events of a streamed answer; the last is "[DONE]" as text."""
+        async with self.http.post(path, json=body | {"stream": True}) as response:
+            return parse_events(await response.read())
+
+
+def parse_events(body: bytes) -> list[Any]:
+    data = [part.removeprefix(b"data: ") for part in body.split(b"\n\n") if part]
+    return [part.decode() if part == b"[DONE]" else orjson.loads(part) for part in data]
+
+
+MakeFake = Callable[..., AbstractAsyncContextManager[Fake]]
+
+
+@asynccontextmanager
+async def make_fake(**options: Any) -> AsyncIterator[Fake]:
+    async with (
+        running(Options(**options)) as server,
+        aiohttp.ClientSession(server.url) as http,
+    ):
+        yield Fake(server, http)
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[Fake]:
+    async with make_fake() as one:
+        yield one
