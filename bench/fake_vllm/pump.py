@@ -17,6 +17,7 @@ class Pump:
         self._loop = loop
         self._sinks: dict[str, Sink] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at: float | None = None
 
     def submit(
         self,
@@ -51,9 +52,11 @@ class Pump:
     def _arm(self) -> None:
         at = self._engine.next_event()
         if self._timer is not None:
-            if at is not None and self._timer.when() <= at:
+            if at == self._wakes_at:
                 return
             self._timer.cancel()
+        # uvloop's handles for a time that is over cannot be asked when they are due.
+        self._wakes_at = at
         self._timer = None if at is None else self._loop.call_at(at, self._wake)
 
 

@@ -5,6 +5,7 @@ import time
 
 import openai
 import pytest
+import uvloop
 
 from bench.engine import EngineSpec
 from bench.fake_vllm import TOKENIZER
@@ -221,6 +222,16 @@ async def test_the_prefix_cache_spares_a_repeated_prompt(caching: bool, cached: 
         for _ in range(2):
             await fake.post("/v1/completions", prompt=list(range(160)), max_tokens=1)
         assert fake.server.app.engine.cached_tokens == cached
+
+
+def test_it_runs_on_uvloop_too():
+    async def ask_several() -> list[int]:
+        async with make_fake() as fake:
+            asks = [fake.post(CHAT, messages=QUESTION, max_tokens=3) for _ in range(20)]
+            answers = await asyncio.gather(*asks)
+        return [answer["usage"]["completion_tokens"] for answer in answers]
+
+    assert uvloop.run(ask_several()) == [3] * 20
 
 
 async def test_what_it_has_seen_can_be_asked(fake: Fake):
