@@ -42,6 +42,8 @@ def build(layout: Layout, say: Say) -> None:
 @contextmanager
 def _alone(path: Path, say: Say) -> Iterator[None]:
     with path.open("w") as lock:
+        # Held by our children too: a pip that outlives a killed builder still writes.
+        os.set_inheritable(lock.fileno(), True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,7 +70,9 @@ def _make_environment(layout: Layout, say: Say) -> None:
 
 def _make_models(layout: Layout, say: Say) -> None:
     log = layout.cache / "build.log"
-    with tempfile.TemporaryDirectory(dir=layout.cache, prefix="models-") as folder:
+    for left in layout.cache.glob("making-*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=layout.cache, prefix="making-") as folder:
         work = Path(folder)
         with _step("fetching SmolLM2-135M-Instruct (93 MB)", say):
             source = _fetch_gguf(layout, work, log)
@@ -103,6 +107,7 @@ def _run(command: Sequence[str], log: Path) -> None:
             stderr=subprocess.STDOUT,
             env=os.environ | {"HF_HUB_OFFLINE": "1"},
             cwd=REPOSITORY,
+            close_fds=False,
             check=False,
         )
     if done.returncode != 0:

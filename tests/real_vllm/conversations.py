@@ -19,17 +19,15 @@ _WEATHER = {
     },
 }
 _BARE = {"type": "function", "function": {"name": "ping"}}
-# Keys in an unusual order, unknown ones, and an explicit null.
+# Keys in another order than vLLM writes them, a field that few send, and an explicit null.
 _ODD = {
     "function": {
         "strict": True,
         "parameters": {"zeta": {"type": "null"}, "type": "object", "alpha": []},
-        "unknown": 1,
         "name": "odd",
         "description": None,
     },
     "type": "function",
-    "also_unknown": {"a": [1]},
 }
 
 
@@ -89,11 +87,6 @@ _PLANNED: dict[str, Request] = {
         "messages": [_system("Be brief."), _user("Weather?")],
         "tools": [_WEATHER],
     },
-    "tools-choice-none": {
-        "messages": [_user("Don't call.")],
-        "tools": [_WEATHER],
-        "tool_choice": "none",
-    },
     "tool-result": {
         "messages": [_user("Bern?"), _calls('{"place": "Bern", "days": 2}'), _result("12 °C")],
         "tools": [_WEATHER],
@@ -132,6 +125,31 @@ _PLANNED: dict[str, Request] = {
     "assistant-last": {"messages": [_user("Hi"), _assistant("Hello")]},
     "assistant-null": {"messages": [_user("Hi"), _assistant(None), _user("Well?")]},
     "names": {"messages": [_user("Hi") | {"name": "ada"}, _user("Me too") | {"name": "bob"}]},
+}
+
+# What vLLM would not honour beside ids, or what nobody has proved equal: these go as text.
+AS_TEXT: dict[str, Request] = {
+    "tools-not-to-be-called": {
+        "messages": [_user("Don't call.")],
+        "tools": [_WEATHER],
+        "tool_choice": "none",
+    },
+    "tool-with-unknown-keys": {
+        "messages": [_user("Odd.")],
+        "tools": [{**_BARE, "annotations": {"unknown": [1]}}],
+    },
+    "prompt-that-ends-open": {
+        "messages": [_user("Count"), _assistant("One, two")],
+        "extra_body": {"add_generation_prompt": False, "continue_final_message": True},
+    },
+    "prompt-cut-short": {
+        "messages": [_user("water " * 50)],
+        "extra_body": {"truncate_prompt_tokens": 20},
+    },
+    "prompt-echoed": {
+        "messages": [_user("Again"), _assistant("and again")],
+        "extra_body": {"echo": True, "add_generation_prompt": False},
+    },
 }
 
 
