@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +27,7 @@ class Server:
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.log = log
+        self._ended = False
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
@@ -53,25 +55,22 @@ class Server:
             time.sleep(0.1)
         raise TimeoutError(f"{self.url}{path} not ready in {within:.0f} s:\n{self.log_tail()}")
 
-    def stop(self, grace: float = 15.0) -> int | None:
-        """End the group; the exit status of its first process, None if it had to be killed."""
-        self._signal(signal.SIGTERM)
-        try:
-            status = self._process.wait(grace)
-        except subprocess.TimeoutExpired:
-            status = None
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-        return status
+    def stop(self, grace: float = 15.0) -> int:
+        """End the group, once; the exit status of its first process (-9: it had to be killed)."""
+        if not self._ended:
+            self._ended = True
+            self._signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace)
+            self._signal(signal.SIGKILL)
+        return self._process.wait()
 
     def log_tail(self) -> str:
         return self.log.read_bytes()[-_TAIL:].decode(errors="replace")
 
     def _signal(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            return
 
     def _answers(self, path: str) -> bool:
         try:
