@@ -64,7 +64,7 @@ class Emitted(NamedTuple):
     finished: bool
 
 
-class CannotServe(ValueError):  # noqa: N818 - named for what is wrong with the sequence
+class CannotServe(ValueError):
     """The sequence can never run here: it is empty, or larger than the whole KV cache."""
 
 
