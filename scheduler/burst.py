@@ -1,61 +1,92 @@
-"""A pool's effective concurrency limit: halved by a burst, recovering in steps.
+"""Concurrency limits that are halved on a trigger and recover in steps, and the burst trigger.
 
-Knows limits and times only; what counts as a trigger is decided by the caller.
+Knows limits and times only; whose limit it is and what else is a trigger the caller decides.
 """
+
+from collections import deque
 
 from scheduler.model import BurstSpec
 
 
-class PoolLimit:
-    """One pool's limit, kept as a share of the configured one, which may change at any time."""
+class AdaptiveLimit:
+    """A limit, kept as a share of the configured one, which may change at any time."""
 
-    __slots__ = ("_configured", "_last_halved", "_next_step", "_share", "_spec")
+    __slots__ = ("_last_halved", "_share", "_spec", "configured", "effective", "next_step")
 
-    def __init__(self, spec: BurstSpec, configured: int) -> None:
+    def __init__(self, spec: BurstSpec, configured: int = 1) -> None:
         self._spec = spec
-        self._configured = max(1, configured)
         self._share = 1.0
         self._last_halved: float | None = None
-        self._next_step: float | None = None
-
-    @property
-    def configured(self) -> int:
-        return self._configured
-
-    @property
-    def effective(self) -> int:
-        """Requests that may be in flight in the pool now; at least 1."""
-        # The epsilon undoes the rounding of (n / configured) * configured.
-        return max(1, int(self._configured * self._share + 1e-9))
-
-    @property
-    def next_step(self) -> float | None:
+        self.next_step: float | None = None
         """When the limit next recovers by a step, or None while it is whole."""
-        return self._next_step
+        self.configured = max(1, configured)
+        self.effective = self.configured
+        """Requests that may be in flight now; at least 1."""
 
     def configure(self, spec: BurstSpec, configured: int) -> None:
         self._spec = spec
-        self._configured = max(1, configured)
+        self.configured = max(1, configured)
+        self._fit()
 
     def halve(self, now: float) -> bool:
-        """Halve the limit unless that happened within the window; say whether it changed."""
-        self._next_step = now + self._spec.clean_interval if self._share < 1.0 else None
-        if self._last_halved is not None and now < self._last_halved + self._spec.window:
-            return False
-        before = self.effective
-        if before == 1:
+        """Halve the limit unless that happened within the window; say whether it changed.
+
+        A trigger within the window still puts the recovery off.
+        """
+        if self._share < 1.0:
+            self.next_step = now + self._spec.clean_interval
+        recent = self._last_halved is not None and now < self._last_halved + self._spec.window
+        if recent or self.effective == 1:
             return False
         self._last_halved = now
-        self._share = (before // 2) / self._configured
-        self._next_step = now + self._spec.clean_interval
+        self._share = (self.effective // 2) / self.configured
+        self.next_step = now + self._spec.clean_interval
+        self._fit()
         return True
 
     def recover(self, now: float) -> bool:
         """Take the steps that are due; say whether the limit changed."""
         before = self.effective
-        step = max(1, round(self._spec.recovery_step * self._configured))
-        while self._next_step is not None and self._next_step <= now:
-            self._share = min(1.0, (self.effective + step) / self._configured)
+        step = max(1, round(self._spec.recovery_step * self.configured))
+        while self.next_step is not None and self.next_step <= now:
+            self._share = min(1.0, (self.effective + step) / self.configured)
             whole = self._share >= 1.0
-            self._next_step = None if whole else self._next_step + self._spec.clean_interval
+            self.next_step = None if whole else self.next_step + self._spec.clean_interval
+            self._fit()
         return self.effective != before
+
+    def _fit(self) -> None:
+        # The epsilon undoes the rounding of (n / configured) * configured.
+        self.effective = max(1, int(self.configured * self._share + 1e-9))
+
+
+class BurstWindow:
+    """The burst prompts of the last window: their count and tokens."""
+
+    __slots__ = ("_arrivals", "_tokens")
+
+    def __init__(self) -> None:
+        self._arrivals: deque[tuple[float, int]] = deque()
+        self._tokens = 0
+
+    def triggers(self, spec: BurstSpec, tokens: int, in_flight: int, now: float) -> str | None:
+        """Note a prompt that arrives beside `in_flight` burst prompts; the reason to halve."""
+        if tokens <= spec.prompt_tokens:
+            return None
+        self._note(spec, tokens, now)
+        if spec.in_flight is not None and in_flight >= spec.in_flight:
+            return f"burst: a prompt of {tokens} tokens, {in_flight} in flight"
+        if spec.prompts is not None and len(self._arrivals) >= spec.prompts:
+            return f"burst: {len(self._arrivals)} long prompts in {spec.window:g} s"
+        if spec.tokens is not None and self._tokens >= spec.tokens:
+            return f"burst: {self._tokens} tokens of long prompts in {spec.window:g} s"
+        return None
+
+    def _note(self, spec: BurstSpec, tokens: int, now: float) -> None:
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][0] <= now - spec.window:
+            self._tokens -= arrivals.popleft()[1]
+        # Bounded by the triggers themselves: past both of them nothing more is learned.
+        if len(arrivals) < 4096:
+            arrivals.append((now, tokens))
+            self._tokens += tokens

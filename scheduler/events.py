@@ -37,9 +37,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The backend failed the dispatched ticket. A retry is a new ticket."""
+    """The backend failed the dispatched ticket. A retry is a new ticket.
+
+    `busy` says that the engine refused it for its load (a 503 from vLLM): not dead, but full.
+    """
 
     ticket_id: str
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +132,9 @@ def cause_of(event: Event) -> str:
     match event:
         case Arrived(ticket):
             return f"{kind}:{ticket.id}"
-        case FirstToken(subject) | Finished(subject) | Failed(subject) | Abandoned(subject):
+        case FirstToken(subject) | Finished(subject) | Abandoned(subject):
             return f"{kind}:{subject}"
-        case Progress(subject, _) | BackendRemoved(subject, _):
+        case Failed(subject, _) | Progress(subject, _) | BackendRemoved(subject, _):
             return f"{kind}:{subject}"
         case BackendChanged(backend):
             return f"{kind}:{backend.name}"

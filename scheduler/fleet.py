@@ -1,60 +1,13 @@
-"""The backends as the scheduler knows them, and the ledger of what each has in flight.
+"""The backends as the scheduler knows them.
 
-Which backends a lane may use, in which order of preference, is answered here from states,
-models, classes and weights. Whether one has room now, and which is best, is not.
+Which backends a lane may use is answered here from states, models, classes and weights.
+What each has in flight is in `ledger`; whether one has room now, and which is best, is not here.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from scheduler.model import Backend, BackendState, Ticket
-
-
-@dataclass(slots=True)
-class Flight:
-    """A dispatched ticket, from dispatch to the end of its stream."""
-
-    ticket: Ticket
-    service_class: str
-    member: "Member"
-    dispatched: float
-    prefilling: bool = True
-
-
-class Member:
-    """One backend and its ledger."""
-
-    __slots__ = ("backend", "by_class", "flights", "prefill_backlog", "removed")
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.flights: dict[str, Flight] = {}
-        self.by_class: dict[str, int] = {}
-        self.prefill_backlog = 0
-        self.removed = False
-
-    @property
-    def in_flight(self) -> int:
-        return len(self.flights)
-
-    def open(self, flight: Flight) -> None:
-        self.flights[flight.ticket.id] = flight
-        name = flight.service_class
-        self.by_class[name] = self.by_class.get(name, 0) + 1
-        self.prefill_backlog += flight.ticket.prompt_tokens
-
-    def first_token(self, flight: Flight) -> None:
-        if flight.prefilling:
-            flight.prefilling = False
-            self.prefill_backlog -= flight.ticket.prompt_tokens
-
-    def close(self, flight: Flight) -> None:
-        self.first_token(flight)
-        del self.flights[flight.ticket.id]
-        name = flight.service_class
-        self.by_class[name] -= 1
-        if not self.by_class[name]:
-            del self.by_class[name]
+from scheduler.ledger import Member
+from scheduler.model import Backend, BackendState, BurstSpec
 
 
 class Fleet:
@@ -72,17 +25,15 @@ class Fleet:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __getitem__(self, name: str) -> Member:
-        return self._members[name]
+    def get(self, name: str) -> Member | None:
+        return self._members.get(name)
 
-    def put(self, backend: Backend) -> None:
+    def put(self, backend: Backend, limits: BurstSpec) -> None:
         """Add or replace a backend; what it has in flight stays in its ledger."""
         member = self._members.get(backend.name)
         if member is None:
-            self._members[backend.name] = Member(backend)
-        else:
-            member.backend = backend
-            member.removed = False
+            member = self._members[backend.name] = Member(backend, limits)
+        member.update(backend, limits)
         self._candidates.clear()
 
     def remove(self, name: str) -> Member | None:

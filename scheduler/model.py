@@ -13,7 +13,9 @@ class ClassSpec:
 
     `max_prompt_tokens=None` takes everything; exactly one class of a setting has it.
     `limit` bounds the requests in flight in the class's whole pool (None: the backends' own
-    limits alone). `queue_limit` bounds its queued tickets.
+    limits alone). The queue is bounded by tickets (`queue_limit`), by prompt tokens and by
+    body bytes, and for each tenant by tickets. A backend with a backlog takes a ticket of the
+    smallest class only while its predicted time to first token stays within `ttft_target`.
     """
 
     name: str
@@ -21,23 +23,85 @@ class ClassSpec:
     limit: int | None = None
     queue_limit: int = 1024
     ttft_target: float = 0.6
+    queue_tokens: int | None = None
+    queue_bytes: int | None = None
+    tenant_queue_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BurstSpec:
     """When long prompts halve a pool's concurrency limit, and how it recovers.
 
-    A prompt over `prompt_tokens` that arrives while `in_flight` such prompts or more are in
-    flight in the pool halves the pool's effective limit (floor 1), at most once per `window`.
-    After `clean_interval` seconds without a trigger the limit grows by one `recovery_step`
-    (a share of the configured limit, at least 1) per interval until it is whole again.
+    A *burst prompt* is longer than `prompt_tokens`. When one arrives, the class's pool is
+    halved (floor 1) if `in_flight` burst prompts or more are in flight there, or if `prompts`
+    of them, or burst prompts of `tokens` tokens together, have arrived within `window`
+    seconds (None: not counted). It is halved at most once per window. `whole_pool` halves the
+    pools of all classes with it; otherwise shorter prompts keep theirs.
+    After `clean_interval` seconds without a trigger a limit grows by one `recovery_step`
+    (a share of the configured limit, at least 1) per interval until it is whole again. The
+    limits of single backends, halved when an engine preempts or refuses, recover alike.
     """
 
     prompt_tokens: int = 2048
-    in_flight: int = 1
+    in_flight: int | None = 1
     window: float = 1.0
     clean_interval: float = 1.0
     recovery_step: float = 0.25
+    prompts: int | None = None
+    tokens: int | None = None
+    whole_pool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSpec:
+    """How long prompts are held back so that shorter ones find an engine open.
+
+    A larger class's ticket goes to a backend that also serves the smallest class only if a
+    short prompt that came right after it would still find a backend free within `tolerance`
+    seconds. That rule yields to a weaker one, openings spread evenly over the time that the
+    prompt takes, for tickets that have waited `patience` seconds, and for all of them while
+    the larger classes' load exceeds `fill` of what all backends but one can do. After twice
+    `patience` age alone decides. `ahead` is how soon a backend must be free to be sent its
+    next long prompt: it hides the network and the engine's step time.
+    """
+
+    tolerance: float = 0.06
+    patience: float = 3.0
+    fill: float = 0.9
+    ahead: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class AffinitySpec:
+    """Which backend holds which prompt prefix, as learned from our own dispatches.
+
+    `block_tokens` is the size of the blocks that `Ticket.prefix` hashes; at most `blocks` of
+    them are remembered, each for `memory` seconds after its last use. 0 blocks: no affinity.
+    `session` prefers the backend of a session's last ticket as if it held the whole prompt.
+    """
+
+    block_tokens: int = 16
+    blocks: int = 100_000
+    memory: float = 300.0
+    session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSpec:
+    """A tenant's share between waiting tenants, relative to the others' (default 1.0)."""
+
+    name: str
+    weight: float = 1.0
+
+
+class Placement(Enum):
+    """How a backend is chosen. All but the first are for comparison with other gateways."""
+
+    PREDICTED = "predicted"
+    ROUND_ROBIN = "round_robin"
+    POWER_OF_TWO = "power_of_two"
+    LEAST_REQUESTS = "least_requests"
+    LEAST_TOKENS = "least_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +110,11 @@ class Settings:
 
     `queue_wait` is how long a ticket without a deadline may queue. `short_reserve` is the share
     of a backend's slots that only the smallest class may use where the backend serves several.
-    `ageing` is the head start that one priority step gives, in seconds of queueing, so that
-    a ticket of any priority is overtaken for a bounded time only.
+    `ageing` is the head start, in seconds of queueing, that one priority step gives within
+    a tenant and that each class has over the next larger one: whatever is overtaken is
+    overtaken for a bounded time only. `kv_reserve` is the share of an engine's KV cache that
+    must be free before it gets a prompt of a larger class.
+    `class_by_uncached` sorts by the tokens that no backend's prefix cache is known to hold.
 
     Raises ValueError when the classes do not cover every prompt length exactly once.
     """
@@ -57,6 +124,12 @@ class Settings:
     queue_wait: float = 60.0
     short_reserve: float = 0.25
     ageing: float = 10.0
+    kv_reserve: float = 0.05
+    class_by_uncached: bool = False
+    hold: HoldSpec = HoldSpec()
+    affinity: AffinitySpec = AffinitySpec()
+    tenants: tuple[TenantSpec, ...] = ()
+    placement: Placement = Placement.PREDICTED
 
     def __post_init__(self) -> None:
         if len({spec.name for spec in self.classes}) != len(self.classes):
@@ -66,6 +139,8 @@ class Settings:
             raise ValueError("exactly one class must take prompts of any length")
         if len(set(bounds)) != len(bounds):
             raise ValueError("two classes have one bound")
+        if any(tenant.weight <= 0.0 for tenant in self.tenants):
+            raise ValueError("a tenant's weight must be positive")
 
 
 class BackendState(Enum):
@@ -82,8 +157,10 @@ class Backend:
     """One vLLM server as the scheduler sees it.
 
     `classes` names the pools it belongs to (empty: all of them). `weight` 0 means no new
-    tickets. `limit` bounds its requests in flight. `prefill_rate` seeds the estimate, in prompt
-    tokens per second.
+    tickets; otherwise predicted times count divided by it. `limit` bounds its requests in
+    flight. `prefill_rate` seeds the estimate, in prompt tokens per second. `long_chunk` is
+    vLLM's `long_prefill_token_threshold`: how much of a long prompt goes into one step, so that
+    short ones need not wait for its end (0: long prompts take whole steps).
     """
 
     name: str
@@ -93,6 +170,7 @@ class Backend:
     limit: int = 64
     weight: float = 1.0
     prefill_rate: float = 10_000.0
+    long_chunk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +178,11 @@ class Ticket:
     """One request waiting for a backend: counts and names, never text.
 
     `prompt_tokens` is exact unless the gateway had to send text (then an estimate).
-    `deadline` is absolute; None means `Settings.queue_wait` after arrival. `avoid` names
-    backends that have already failed this request. `prefix` chains block hashes of the prompt.
+    `deadline` is the absolute time up to which it may queue; None means `Settings.queue_wait`
+    after arrival. `answer_by` is the absolute time by which its first token must come (a
+    client's own timeout): it expires as soon as no backend could still make that. `avoid` names
+    backends that have already failed this request. `prefix` chains hashes of the prompt's full
+    blocks. `body_bytes` is what the gateway holds for it while it queues.
     """
 
     id: str
@@ -113,3 +194,6 @@ class Ticket:
     deadline: float | None = None
     avoid: frozenset[str] = frozenset()
     prefix: tuple[int, ...] = field(default=(), repr=False)
+    answer_by: float | None = None
+    session: str = ""
+    body_bytes: int = 0

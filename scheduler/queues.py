@@ -7,12 +7,17 @@ SIGCOMM 1996): what two waiting tenants of equal weight got differs by at most o
 prompt each. Within a tenant it is the age of the ticket, with a head start for priority.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
+from types import MappingProxyType
 
 from scheduler.lazyheap import LazyHeap
 from scheduler.model import Ticket
+
+# Tenants whose past service is remembered before those that have caught up are dropped.
+_REMEMBERED = 1024
 
 LaneKey = tuple[str, frozenset[str]]
 
@@ -28,12 +33,13 @@ class Queued:
 
 
 class FairClock:
-    """Virtual time of one class: how many tokens of service each tenant has had."""
+    """Virtual time of one class: how many tokens of service, over its weight, each tenant had."""
 
-    __slots__ = ("_finish", "virtual")
+    __slots__ = ("_finish", "_weights", "virtual")
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[str, float]) -> None:
         self.virtual = 0.0
+        self._weights = weights
         self._finish: dict[str, float] = {}
 
     def tag(self, tenant: str, since: float) -> float:
@@ -43,8 +49,8 @@ class FairClock:
     def charge(self, tenant: str, tag: float, tokens: int) -> None:
         """The tenant was served `tokens` at start tag `tag`."""
         self.virtual = max(self.virtual, tag)
-        self._finish[tenant] = tag + max(tokens, 1)
-        if len(self._finish) > 1024:
+        self._finish[tenant] = tag + max(tokens, 1) / self._weights.get(tenant, 1.0)
+        if len(self._finish) > _REMEMBERED:
             # A finish tag behind virtual time says nothing any more: forget it.
             self._finish = {t: f for t, f in self._finish.items() if f > self.virtual}
 
@@ -89,12 +95,14 @@ class Lane:
 
 
 class ClassQueue:
-    """All waiting tickets of one class, with their count and prompt tokens."""
+    """All waiting tickets of one class, with their counts, prompt tokens and body bytes."""
 
-    __slots__ = ("_clock", "_entries", "_lanes", "tokens")
+    __slots__ = ("_clock", "_entries", "_lanes", "body_bytes", "by_tenant", "tokens")
 
-    def __init__(self) -> None:
-        self._clock = FairClock()
+    def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
+        self._clock = FairClock(weights)
+        self.by_tenant: Counter[str] = Counter()
+        self.body_bytes = 0
         self._lanes: dict[LaneKey, Lane] = {}
         self._entries: dict[str, Queued] = {}
         self.tokens = 0
@@ -120,6 +128,8 @@ class ClassQueue:
         lane.add(queued)
         self._entries[ticket.id] = queued
         self.tokens += ticket.prompt_tokens
+        self.body_bytes += ticket.body_bytes
+        self.by_tenant[ticket.tenant] += 1
 
     def remove(self, ticket_id: str) -> Queued:
         """Take a ticket out that will not be served: its tenant is not charged."""
@@ -127,6 +137,10 @@ class ClassQueue:
         ticket = queued.ticket
         self._lanes[(ticket.model, ticket.avoid)].discard(ticket)
         self.tokens -= ticket.prompt_tokens
+        self.body_bytes -= ticket.body_bytes
+        self.by_tenant[ticket.tenant] -= 1
+        if not self.by_tenant[ticket.tenant]:
+            del self.by_tenant[ticket.tenant]
         return queued
 
     def serve(self, ticket_id: str, tag: float) -> Queued:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from scheduler.books import Books
+
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
@@ -17,12 +19,16 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class BackendView:
-    """One backend's ledger. `prefill_backlog` is tokens whose first token has not come."""
+    """One backend's ledger. `prefill_backlog` is tokens whose first token has not come.
+
+    `limit` is the effective one; `prefill_rate` is the estimate, in prompt tokens per second.
+    """
 
     name: str
     in_flight: int
     limit: int
     prefill_backlog: int
+    prefill_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +36,43 @@ class Snapshot:
     pools: tuple[PoolView, ...]
     backends: tuple[BackendView, ...]
     draining: bool
+
+
+def view(books: Books) -> Snapshot:
+    """The counts of this moment; costs a step per class and backend."""
+    pools = tuple(
+        PoolView(
+            service_class=pool.name,
+            queued=len(pool.queue),
+            queued_tokens=pool.queue.tokens,
+            in_flight=pool.in_flight,
+            limit_configured=pool.limit.configured,
+            limit_effective=pool.limit.effective,
+        )
+        for pool in books.pools
+    )
+    backends = tuple(
+        BackendView(
+            name=member.backend.name,
+            in_flight=member.in_flight,
+            limit=member.limit.effective,
+            prefill_backlog=member.prefill_backlog,
+            prefill_rate=1.0 / member.cost.per_token,
+        )
+        for member in books.fleet
+    )
+    return Snapshot(pools, backends, books.draining)
+
+
+def describe(books: Books) -> str:
+    """The counts an operator wants, in one line."""
+    pools = ", ".join(
+        f"{p.name}: {len(p.queue)} queued {p.in_flight}/{p.limit.effective} in flight"
+        for p in books.pools
+    )
+    backends = ", ".join(
+        f"{m.backend.name}: {m.backend.state.value} {m.in_flight}/{m.limit.effective}"
+        for m in books.fleet
+    )
+    state = " draining" if books.draining else ""
+    return f"<Scheduler{state} [{pools}] [{backends}]>"

@@ -100,7 +100,7 @@ def walk(seed: int, steps: int) -> World:
     random, world = Random(seed), World()
     world.change_backend(Backend("a", BackendState.READY, frozenset(MODELS), limit=2))
     for _ in range(steps):
-        match random.choices(range(6), (40, 30, 10, 12, 5, 1))[0]:
+        match random.choices(range(6), (40, 30, 10, 12, 5, 2))[0]:
             case 0:
                 world.arrive(
                     random.choice([1, 40, 100, 501, 2049, 30_000]),

@@ -1,0 +1,123 @@
+"""The scheduler's state: which ticket waits where, which flies where. No decisions.
+
+Every ticket that the scheduler holds is in exactly one of two indexes, `waiting` or `flights`;
+all moves between them go through this file, so that counts, queues, deadlines and ledgers
+change together. `audit.check` proves that they did.
+"""
+
+from scheduler.admission import Admission
+from scheduler.affinity import PrefixMap
+from scheduler.burst import AdaptiveLimit
+from scheduler.fleet import Fleet
+from scheduler.lazyheap import LazyHeap
+from scheduler.ledger import Flight, Member
+from scheduler.model import Backend, Settings, Ticket
+from scheduler.placement import Chooser
+from scheduler.pools import Pool, Pools
+from scheduler.queues import Queued
+
+
+class Books:
+    """All mutable state of one scheduler."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.fleet = Fleet()
+        self.pools = Pools(settings)
+        self.admission = Admission(settings)
+        self.chooser = Chooser(settings.placement)
+        self.prefixes = PrefixMap(settings.affinity)
+        self.flights: dict[str, Flight] = {}
+        self.waiting: dict[str, Pool] = {}
+        self.expiry = LazyHeap()
+        self.recovering: dict[str, AdaptiveLimit] = {}
+        """Limits that are not whole, by the name of their pool or backend."""
+        self.draining = False
+
+    def enqueue(self, ticket: Ticket, pool: Pool, now: float) -> None:
+        settings = self.settings
+        expires = now + settings.queue_wait if ticket.deadline is None else ticket.deadline
+        if ticket.answer_by is not None:
+            expires = min(expires, ticket.answer_by - self._fastest(ticket, pool))
+        # Earliest deadline first, as if everyone had arrived `queue_wait` before its deadline;
+        # a deadline later than the usual one is no reason to stand further back.
+        rank = min(now, expires - settings.queue_wait) - ticket.priority * settings.ageing
+        queued = Queued(ticket, now, expires, rank)
+        self.insert(queued, pool)
+        self.admission.arrived(queued, pool, now)
+
+    def insert(self, queued: Queued, pool: Pool) -> None:
+        pool.queue.add(queued)
+        self.waiting[queued.ticket.id] = pool
+        self.expiry.push(queued.ticket.id, queued.expires)
+
+    def dequeue(self, ticket_id: str) -> Queued:
+        """Take a ticket out of the queue that will not be served."""
+        pool = self.waiting.pop(ticket_id)
+        self.expiry.discard(ticket_id)
+        return pool.queue.remove(ticket_id)
+
+    def dispatch(self, ticket_id: str, tag: float, member: Member, now: float) -> Flight:
+        """Move a ticket from the queue to a backend's ledger."""
+        pool = self.waiting.pop(ticket_id)
+        self.expiry.discard(ticket_id)
+        ticket = pool.queue.serve(ticket_id, tag).ticket
+        name = member.backend.name
+        cached = self.prefixes.cached_tokens(ticket, now).get(name, 0)
+        flight = Flight(ticket, pool.name, member, now, ticket.prompt_tokens - cached)
+        self.flights[ticket_id] = flight
+        member.open(flight)
+        pool.served.add(ticket.prompt_tokens, now)
+        self.pools.count(flight, 1)
+        if ticket.prefix or ticket.session:
+            self.prefixes.dispatched(ticket, name, now)
+        return flight
+
+    def land(self, ticket_id: str, now: float) -> Flight | None:
+        """End a flight, whatever ended it; None when there is none."""
+        flight = self.flights.pop(ticket_id, None)
+        if flight is not None:
+            flight.member.close(flight, now)
+            self.fleet.release(flight.member)
+            self.pools.count(flight, -1)
+        return flight
+
+    def put_backend(self, backend: Backend) -> None:
+        self.fleet.put(backend, self.settings.burst)
+        self.fit_limits()
+
+    def resettle(self, settings: Settings) -> None:
+        """Put new settings in force: queues are sorted anew, in order of arrival."""
+        waiting = sorted(map(self.dequeue, tuple(self.waiting)), key=lambda q: q.arrived)
+        if settings.affinity != self.settings.affinity:
+            self.prefixes = PrefixMap(settings.affinity)
+        self.settings = settings
+        self.pools = Pools(settings, self.pools)
+        self.admission = Admission(settings, self.admission)
+        self.chooser = Chooser(settings.placement)
+        for member in self.fleet:
+            member.limit.configure(settings.burst, member.backend.limit)
+        self.recovering = {m.backend.name: m.limit for m in self.fleet if m.limit.next_step}
+        self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}
+        self.fit_limits()
+        for queued in waiting:
+            self.insert(queued, self.pools.of(queued.ticket.prompt_tokens))
+        for flight in self.flights.values():
+            self.pools.count(flight, 1)
+
+    def fit_limits(self) -> None:
+        """Refit the pools' limits to the backends that there are."""
+        for pool in self.pools:
+            members = self.fleet.pool(pool.name)
+            self.pools.configure(pool, self.settings.burst, members)
+
+    def class_of(self, ticket: Ticket, now: float) -> Pool:
+        tokens = ticket.prompt_tokens
+        if self.settings.class_by_uncached and (ticket.prefix or ticket.session):
+            tokens -= max(self.prefixes.cached_tokens(ticket, now).values(), default=0)
+        return self.pools.of(tokens)
+
+    def _fastest(self, ticket: Ticket, pool: Pool) -> float:
+        """Seconds that the prompt's prefill takes on the best backend, if that were idle."""
+        members = self.fleet.candidates(pool.name, ticket.model, ticket.avoid)
+        return min((m.cost.seconds(ticket.prompt_tokens) for m in members), default=0.0)

@@ -1,0 +1,146 @@
+"""One backend's ledger: what is in flight there, and how long its prefill backlog will take.
+
+An engine prefills in the order of arrival and a gateway cannot pre-empt it. So a backend is
+seen as a serial server of prompt tokens: its wait is the backlog's predicted time less the
+time already spent on it.
+"""
+
+from dataclasses import dataclass
+
+from scheduler.burst import AdaptiveLimit
+from scheduler.estimate import PrefillCost
+from scheduler.model import Backend, BurstSpec, Ticket
+
+# A prediction is not trusted to more than this share: a prefill that should be over by now,
+# but has shown no first token, is taken to need this share of the whole once more.
+_DOUBT = 0.05
+
+
+@dataclass(slots=True)
+class Flight:
+    """A dispatched ticket, from dispatch to the end of its stream.
+
+    `tokens` is what the backend is expected to compute of the prompt (less a cached prefix).
+    """
+
+    ticket: Ticket
+    service_class: str
+    member: "Member"
+    dispatched: float
+    tokens: int
+    prefilling: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a scrape of the backend said last, and when."""
+
+    kv_usage: float
+    preemptions: int
+    at: float
+
+
+class Member:
+    """One backend and its ledger."""
+
+    __slots__ = (
+        "_busy_since",
+        "_prefilling",
+        "backend",
+        "by_class",
+        "cost",
+        "flights",
+        "limit",
+        "load",
+        "near_backlog",
+        "prefill_backlog",
+        "removed",
+    )
+
+    def __init__(self, backend: Backend, limits: BurstSpec) -> None:
+        self.backend = backend
+        self.cost = PrefillCost(backend.prefill_rate)
+        self.flights: dict[str, Flight] = {}
+        self.by_class: dict[str, int] = {}
+        self.prefill_backlog = 0
+        self.near_backlog = 0
+        self.limit = AdaptiveLimit(limits, backend.limit)
+        self.load: Load | None = None
+        self.removed = False
+        self._prefilling: dict[str, int] = {}
+        self._busy_since = 0.0
+
+    def update(self, backend: Backend, limits: BurstSpec) -> None:
+        """The backend differs from before; what it has in flight stays."""
+        if backend.long_chunk != self.backend.long_chunk:
+            chunk = backend.long_chunk
+            self.near_backlog = sum(_near(n, chunk) for n in self._prefilling.values())
+        if backend.prefill_rate != self.backend.prefill_rate:
+            self.cost = PrefillCost(backend.prefill_rate)
+        self.limit.configure(limits, backend.limit)
+        self.backend = backend
+        self.removed = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.flights)
+
+    def wait(self, tokens: int, now: float) -> float:
+        """Seconds until the backend begins with a prompt of `tokens` sent now."""
+        if not self._prefilling:
+            return 0.0
+        chunk, cost = self.backend.long_chunk, self.cost
+        if 0 < tokens <= chunk:
+            # It joins the next step beside one chunk of each long prompt.
+            return self.near_backlog * cost.per_token
+        whole = cost.seconds(self.prefill_backlog)
+        return max(whole - (now - self._busy_since), _DOUBT * whole)
+
+    def open(self, flight: Flight) -> None:
+        ticket_id, name = flight.ticket.id, flight.service_class
+        if not self._prefilling:
+            self._busy_since = flight.dispatched
+        self.flights[ticket_id] = flight
+        self.by_class[name] = self.by_class.get(name, 0) + 1
+        self._prefilling[ticket_id] = flight.tokens
+        self.prefill_backlog += flight.tokens
+        self.near_backlog += _near(flight.tokens, self.backend.long_chunk)
+
+    def first_token(self, flight: Flight, now: float) -> None:
+        """The flight's prompt is prefilled; learn from how long that took."""
+        if not flight.prefilling:
+            return
+        if self._heads(flight):
+            self.cost.add(flight.tokens, now - self._busy_since, now)
+            self._busy_since = now
+        else:
+            # It overtook the head: the time it took was not spent on the head.
+            spent = flight.tokens * self.cost.per_token
+            self._busy_since = min(now, self._busy_since + spent)
+        self._prefilled(flight)
+
+    def close(self, flight: Flight, now: float) -> None:
+        """The flight is over, with or without a first token."""
+        if flight.prefilling:
+            if self._heads(flight):
+                self._busy_since = now
+            self._prefilled(flight)
+        del self.flights[flight.ticket.id]
+        name = flight.service_class
+        self.by_class[name] -= 1
+        if not self.by_class[name]:
+            del self.by_class[name]
+
+    def _heads(self, flight: Flight) -> bool:
+        return next(iter(self._prefilling)) == flight.ticket.id
+
+    def _prefilled(self, flight: Flight) -> None:
+        flight.prefilling = False
+        del self._prefilling[flight.ticket.id]
+        self.prefill_backlog -= flight.tokens
+        self.near_backlog -= _near(flight.tokens, self.backend.long_chunk)
+
+
+def _near(tokens: int, chunk: int) -> int:
+    """What of a prompt stands before a short one: a chunk of it where the engine chunks."""
+    return min(tokens, chunk) if chunk else tokens

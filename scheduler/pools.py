@@ -1,0 +1,123 @@
+"""The service classes as pools: each with its queue, its limit, its burst window, its counts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import ceil, inf
+
+from scheduler.burst import AdaptiveLimit, BurstWindow
+from scheduler.estimate import Meter
+from scheduler.ledger import Flight, Member
+from scheduler.model import BurstSpec, ClassSpec, Settings, Ticket
+from scheduler.queues import ClassQueue
+
+# A queue's drain rate is what it did lately, not what it did a minute ago.
+_DRAIN_MEMORY = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """One class. `lead` is added to its tickets' ranks: smaller classes go first, by so much."""
+
+    spec: ClassSpec
+    queue: ClassQueue
+    limit: AdaptiveLimit
+    lead: float
+    smallest: bool
+    burst: BurstWindow = field(default_factory=BurstWindow)
+    served: Meter = field(default_factory=lambda: Meter(_DRAIN_MEMORY))
+    in_flight: int = 0
+    bursty: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def full_for(self, ticket: Ticket) -> bool:
+        """Whether the queue, with this ticket in it, is over one of its limits."""
+        spec, queue = self.spec, self.queue
+        return (
+            len(queue) > spec.queue_limit
+            or _over(queue.tokens, spec.queue_tokens)
+            or _over(queue.body_bytes, spec.queue_bytes)
+            or _over(queue.by_tenant[ticket.tenant], spec.tenant_queue_limit)
+        )
+
+
+class Pools:
+    """All classes of one setting, smallest first."""
+
+    __slots__ = ("_burst", "_by_name", "_ordered", "_reserve")
+
+    def __init__(self, settings: Settings, before: "Pools | None" = None) -> None:
+        """Make a pool per class; classes that were there `before` keep their adaptive limit."""
+        self._burst = settings.burst
+        self._reserve = settings.short_reserve
+        self._by_name: dict[str, Pool] = {}
+        weights = {tenant.name: tenant.weight for tenant in settings.tenants}
+        for index, spec in enumerate(sorted(settings.classes, key=_bound)):
+            old = before.get(spec.name) if before is not None else None
+            limit = AdaptiveLimit(settings.burst) if old is None else old.limit
+            lead = index * settings.ageing
+            pool = Pool(spec, ClassQueue(weights), limit, lead, smallest=index == 0)
+            self._by_name[spec.name] = pool
+        self._ordered = tuple(self._by_name.values())
+
+    def __iter__(self) -> Iterator[Pool]:
+        return iter(self._ordered)
+
+    def get(self, name: str) -> Pool | None:
+        return self._by_name.get(name)
+
+    @property
+    def smallest(self) -> Pool:
+        return self._ordered[0]
+
+    def of(self, tokens: int) -> Pool:
+        """The smallest class that takes a prompt of `tokens`."""
+        return next(pool for pool in self._ordered if tokens <= _bound(pool.spec))
+
+    def count(self, flight: Flight, step: int) -> None:
+        """Count a flight in (1) or out (-1); its class may be gone since."""
+        pool = self._by_name.get(flight.service_class)
+        if pool is not None:
+            pool.in_flight += step
+            pool.bursty += step * self.bursty(flight.ticket)
+
+    def bursty(self, ticket: Ticket) -> bool:
+        return ticket.prompt_tokens > self._burst.prompt_tokens
+
+    def configure(self, pool: Pool, burst: BurstSpec, members: Iterable[Member]) -> None:
+        """Refit a pool's limit to the backends that it has now."""
+        slots = sum(self.slots(member, pool) for member in members)
+        pool.limit.configure(burst, slots if pool.spec.limit is None else pool.spec.limit)
+
+    def slots(self, member: Member, pool: Pool) -> int:
+        """How many requests of a class, with those of the other larger ones, a backend takes.
+
+        Where a backend serves the smallest class beside others, a share of its slots is closed
+        to the others: they would fill all of them for seconds, while short requests come and
+        go. At least one slot stays open to every class.
+        """
+        backend, limit = member.backend, member.limit.effective
+        shared = not backend.classes or self.smallest.name in backend.classes
+        if pool.smallest or not shared or backend.classes == {self.smallest.name}:
+            return limit
+        return max(1, limit - ceil(limit * self._reserve))
+
+    def has_slot(self, member: Member, pool: Pool) -> bool:
+        """Whether the backend's own limits let one more ticket of the class in."""
+        in_flight = member.in_flight
+        if in_flight >= member.limit.effective:
+            return False
+        if pool.smallest:
+            return True
+        larger = in_flight - member.by_class.get(self.smallest.name, 0)
+        return larger < self.slots(member, pool)
+
+
+def _bound(spec: ClassSpec) -> float:
+    return inf if spec.max_prompt_tokens is None else spec.max_prompt_tokens
+
+
+def _over(amount: int, limit: int | None) -> bool:
+    return limit is not None and amount > limit
