@@ -114,6 +114,8 @@ async def serving(*scripts: Script) -> AsyncIterator[Scripted]:
         server.close()
         for peer in served.peers:
             peer.writer.transport.abort()
+        closings = (peer.writer.wait_closed() for peer in served.peers)
+        await asyncio.gather(*closings, return_exceptions=True)
         await server.wait_closed()
 
 
