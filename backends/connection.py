@@ -6,7 +6,7 @@ Not here: which connection serves a request (`client`) and what waits for the an
 
 import asyncio
 import socket
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -87,8 +87,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by inheritance
         # Both event loops set this today; 40 ms stalls are too costly to rest on a default.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

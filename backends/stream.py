@@ -6,6 +6,7 @@ parsing and the pool (`connection`, `client`), and any look into the body.
 
 import asyncio
 from collections.abc import Sequence
+from time import monotonic
 
 from backends.errors import (
     FirstTokenTimeout,
@@ -26,8 +27,8 @@ class Stream:
     """An answer whose head has come, and whose body is to be relayed.
 
     `headers` are the end-to-end ones in the server's order, names in lower case. The times are of
-    the event loop's clock: `connected_at` when the request was written, `first_byte_at` when the
-    first byte of the body came (for an empty body: its end).
+    the monotonic clock (uvloop's own only counts milliseconds): `connected_at` when the request
+    was written, `first_byte_at` when the first byte of the body came (for an empty body: its end).
     """
 
     __slots__ = (
@@ -58,7 +59,8 @@ class Stream:
         self._transport: asyncio.Transport | None = transport
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
-        self.connected_at = self.heard_at = self._loop.time()
+        self.connected_at = monotonic()
+        self.heard_at = self._loop.time()
         self.first_byte_at = 0.0
         self._sink: Sink | None = None
         self._held: list[bytes] = []
@@ -171,7 +173,7 @@ class Stream:
             self._done.set_result(None)
 
     def _first_byte(self) -> None:
-        self.first_byte_at = self._loop.time()
+        self.first_byte_at = monotonic()
         if not self._answered.done():
             self._answered.set_result(None)
         due = self._due()[0]

@@ -1,0 +1,153 @@
+"""The one schema of Forebay's settings: the file, the command line and the Redis keys all meet it.
+
+Defaults live here; where a default comes from is said beside it. Times are in seconds.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
+Name = Annotated[str, Field(pattern=NAME)]
+Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClassConfig(Schema):
+    """A service class. The one class without `max_prompt_tokens` takes what is left."""
+
+    max_prompt_tokens: Count | None = None
+    limit: Count | None = None
+    queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
+    ttft_target: Seconds = 0.6
+
+
+class BackendConfig(Schema):
+    """One vLLM server. `classes` empty: it serves every class."""
+
+    url: Url
+    classes: tuple[Name, ...] = ()
+    limit: Count = 64
+    weight: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    api_key: str | None = None
+
+
+class BurstConfig(Schema):
+    """Source: "sudden long text (>2048): halve max_num_seqs"."""
+
+    prompt_tokens: Count = 2048
+    in_flight: Count = 1
+    window: Seconds = 1.0
+    clean_interval: Seconds = 1.0
+    recovery_step: Annotated[float, Field(gt=0, le=1)] = 0.25
+
+
+class TimeoutConfig(Schema):
+    """One limit for each phase of a request; none is infinite."""
+
+    queue_wait: Seconds = 60.0
+    connect: Seconds = 2.0
+    first_token: Seconds = 120.0
+    token_gap: Seconds = 60.0
+    total: Seconds = 3600.0
+
+
+class HttpConfig(Schema):
+    """What one client connection may cost; sizes in bytes."""
+
+    max_head: Annotated[int, Field(ge=1024, le=1 << 20)] = 64 << 10
+    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 64 << 20
+    read_timeout: Seconds = 30.0
+    idle_timeout: Seconds = 75.0
+    stall_timeout: Seconds = 60.0
+
+
+class TokenizerConfig(Schema):
+    """`sources` overrides, by model name, where the backend says its tokenizer is."""
+
+    sources: Mapping[str, str] = {}
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    cache_dir: Path | None = None
+
+
+class WarmConfig(Schema):
+    """Source: 10 parallel one-token requests before a backend takes traffic."""
+
+    requests: Annotated[int, Field(ge=1, le=1000)] = 10
+    keep_warm_after: Seconds = 10.0
+
+
+def _default_classes() -> Mapping[str, ClassConfig]:
+    # 1,024 tokens are half a default vLLM prefill step (2,048): two short prompts share a step,
+    # so a short prompt never makes another one wait for more than one step.
+    return {"short": ClassConfig(max_prompt_tokens=1024), "long": ClassConfig(ttft_target=5.0)}
+
+
+class Config(Schema):
+    """Everything that `forebay serve` can be told."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    backends: Mapping[Name, BackendConfig]
+    classes: Mapping[Name, ClassConfig] = Field(default_factory=_default_classes)
+    burst: BurstConfig = BurstConfig()
+    timeouts: TimeoutConfig = TimeoutConfig()
+    http: HttpConfig = HttpConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    warm: WarmConfig = WarmConfig()
+    redis: str | None = None
+    retry_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    drain_grace: Seconds = 30.0
+    expose_timings: bool = False
+    request_log: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.backends:
+            raise ValueError(
+                "no backend is configured: give --backend URL or backends: in the file"
+            )
+        unbounded = [n for n, c in self.classes.items() if c.max_prompt_tokens is None]
+        if len(unbounded) != 1:
+            raise ValueError(
+                "exactly one class must have no max_prompt_tokens, to take every longer prompt; "
+                f"now: {', '.join(unbounded) or 'none'}"
+            )
+        bounds = [c.max_prompt_tokens for c in self.classes.values() if c.max_prompt_tokens]
+        if len(set(bounds)) != len(bounds):
+            raise ValueError("two classes have the same max_prompt_tokens")
+        for name, backend in self.backends.items():
+            if unknown := set(backend.classes) - set(self.classes):
+                raise ValueError(f"backend {name} names classes that do not exist: {unknown}")
+        return self
+
+
+def parse_backends(options: list[str]) -> dict[str, dict[str, Any]]:
+    """`URL` or `CLASS=URL`, each option one backend, named by class and number."""
+    backends: dict[str, dict[str, Any]] = {}
+    for option in options:
+        match = re.match(r"^([a-z0-9][a-z0-9_.-]*)=(https?://.*)$", option)
+        prefix, url = match.groups() if match else ("backend", option)
+        number = sum(1 for name in backends if name.rsplit("-", 1)[0] == prefix)
+        backends[f"{prefix}-{number}"] = {"url": url, "classes": [prefix] if match else []}
+    return backends
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings of a YAML file as plain values; ValueError says what is wrong with it."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError(f"{path} must hold a mapping of settings")
+    return document

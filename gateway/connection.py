@@ -1,0 +1,215 @@
+"""One client connection: an asyncio protocol around httptools' parser (llhttp).
+
+It reads whole requests within the limits, runs one exchange at a time, and turns a lost
+connection into the cancellation of the exchange's task. What to answer is not decided here,
+except for requests that cannot be read at all.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from gateway.errors import ClientError, render_error
+from gateway.exchange import Exchange
+from gateway.http_types import Request
+
+if TYPE_CHECKING:
+    from gateway.server import HttpServer
+
+
+class Connection(asyncio.Protocol):
+    """The asyncio and httptools callbacks of one connection."""
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._limits = server.limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[Exchange] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._head_size = 0
+        self._reading_head = True
+        self._arrived = 0.0
+        self._closing = False
+        self.exchange: Exchange | None = None
+        self.reading_since: float | None = None
+        self.idle_since: float | None = server.now()
+        self.stalled_since: float | None = None
+        self.refused_at: float | None = None
+
+    # asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+        self._waiting.clear()
+        if self.exchange is not None:
+            self.exchange.gone = True
+            if self.exchange.task is not None:
+                self.exchange.task.cancel()
+
+    def pause_writing(self) -> None:
+        self.stalled_since = self._server.now()
+        if self.exchange is not None:
+            self.exchange.pause()
+
+    def resume_writing(self) -> None:
+        self.stalled_since = None
+        if self.exchange is not None:
+            self.exchange.resume()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self.reading_since is None:
+            self.reading_since = self._arrived = self._server.now()
+            self.idle_since = None
+        if self._reading_head:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, ClientError):
+                raise
+            self._refuse(error.__context__)
+        except httptools.HttpParserError as error:
+            self._refuse(ClientError(400, f"this is not valid HTTP/1.1: {error}"))
+        else:
+            if self._reading_head and self._head_size > self._limits.max_head:
+                self._refuse(_head_too_large())
+
+    # httptools' callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._reading_head = False
+        if self._parser.should_upgrade():
+            raise ClientError(400, "Forebay speaks HTTP/1.1 only; leave the upgrade header out")
+        if sum(len(name) + len(value) for name, value in self._headers.items()) > (
+            self._limits.max_head
+        ):
+            raise _head_too_large()
+        if int(self._headers.get(b"content-length", b"0")) > self._limits.max_body:
+            raise self._too_large()
+        if self._headers.get(b"expect", b"").lower() == b"100-continue":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        self._body_size += len(data)
+        if self._body_size > self._limits.max_body:
+            raise self._too_large()
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        keep_alive = self._parser.should_keep_alive() and not self._server.draining
+        request = Request(
+            method=self._parser.get_method().decode(),
+            path=httptools.parse_url(self._url).path.decode("latin-1"),
+            headers=self._headers,
+            body=b"".join(self._body),
+            arrived=self._arrived,
+            received=self._server.now(),
+        )
+        http10 = self._parser.get_http_version() == "1.0"
+        exchange = Exchange(self, request, keep_alive=keep_alive, http10=http10)
+        self._begin_reading()
+        if self.exchange is None:
+            self._run(exchange)
+        elif len(self._waiting) < self._limits.max_pipelined:
+            self._waiting.append(exchange)
+        else:
+            raise ClientError(429, "too many pipelined requests on one connection")
+
+    # what exchanges and the server ask for
+
+    @property
+    def paused(self) -> bool:
+        return self.stalled_since is not None
+
+    def send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def exchange_done(self, *, keep_alive: bool) -> None:
+        self.exchange = None
+        if self._transport is None:
+            return
+        if not keep_alive or self._server.draining:
+            self.close()
+        elif self._waiting:
+            self._run(self._waiting.popleft())
+        else:
+            self.idle_since = self._server.now()
+
+    def close(self) -> None:
+        """Close when what was written has been sent."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def cut(self) -> None:
+        """Close now, dropping what was not sent."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def refuse_slow_request(self) -> None:
+        self._refuse(ClientError(408, "the request was not completed in time", code="read_timeout"))
+
+    # the rest
+
+    def _run(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self._server.run(exchange)
+
+    def _begin_reading(self) -> None:
+        self._url = b""
+        self._headers = {}
+        self._body = []
+        self._body_size = self._head_size = 0
+        self._reading_head = True
+        self.reading_since = None
+
+    def _too_large(self) -> ClientError:
+        limit = self._limits.max_body
+        return ClientError(
+            413, f"the request body is larger than {limit} bytes", code="body_too_large"
+        )
+
+    def _refuse(self, error: ClientError) -> None:
+        """Answer a request that cannot be read, then take no more from this connection.
+
+        The connection stays open for a moment, so that a client that is still sending gets to
+        read the answer instead of a reset.
+        """
+        self._closing = True
+        self.refused_at = self._server.now()
+        self.reading_since = None
+        if self.exchange is not None or self._transport is None:
+            self.cut()
+            return
+        request = Request("POST", "", {}, b"", self._arrived, self.refused_at)
+        status, headers, body = render_error(error)
+        answer = Exchange(self, request, keep_alive=False, http10=False)
+        answer.start(status, headers, length=len(body))
+        answer.write(body)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+
+def _head_too_large() -> ClientError:
+    return ClientError(431, "the request's headers are too large; send fewer or shorter ones")

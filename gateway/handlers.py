@@ -1,0 +1,186 @@
+"""The story of a request: read, prepare, admit, relay, record."""
+
+import asyncio
+import itertools
+import logging
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from backends.errors import BackendError
+from backends.fleet import Fleet
+from backends.stream import Stream
+from backends.types import Timeouts
+from gateway.catalogue import Catalogue
+from gateway.driver import Driver
+from gateway.errors import ClientError, EngineBusy, context_length_exceeded, to_client_error
+from gateway.exchange import Exchange
+from gateway.record import RequestRecord
+from gateway.relay import Relay
+from gateway.retry import RetryBudget
+from gateway.story import Story
+from scheduler.model import Ticket
+from tokenizer_pool.pool import TokenizerPool
+from tokenizer_pool.types import Kind, TokenizedPrompt
+
+log = logging.getLogger("forebay.request")
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What shaping a request needs; wired by the composition root."""
+
+    pool: TokenizerPool
+    driver: Driver
+    fleet: Fleet
+    catalogue: Catalogue
+    retries: RetryBudget
+    timeouts: Timeouts
+    observe: Callable[[RequestRecord], None]
+    retried: Callable[[], None]
+    expose_timings: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request being served."""
+
+    exchange: Exchange
+    kind: Kind
+    prompt: TokenizedPrompt
+    story: Story
+    relay: Relay
+
+
+class Handlers:
+    """Answers the shaped endpoints."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._numbers = itertools.count(1)
+
+    async def shape(self, exchange: Exchange, kind: Kind) -> None:
+        """Serve one request, whatever becomes of it, and record how it ended."""
+        story = Story.begin(exchange.request, _request_id(exchange))
+        relay = Relay(exchange)
+        try:
+            prompt = await self._prepare(exchange, kind, story)
+            await self._serve(Call(exchange, kind, prompt, story, relay))
+        except asyncio.CancelledError:
+            if exchange.gone:
+                story.abandoned()
+            else:
+                _fail(relay, story, _stopped())
+            raise
+        except Exception as error:  # noqa: BLE001 - the handler's edge
+            _fail(relay, story, error)
+        finally:
+            self._parts.observe(story.record(monotonic()))
+
+    async def _prepare(self, exchange: Exchange, kind: Kind, story: Story) -> TokenizedPrompt:
+        prompt = await self._parts.pool.prepare(kind, exchange.request.body)
+        story.tokenized(prompt, monotonic())
+        limit = self._parts.catalogue.context_length(prompt.model)
+        if limit is not None and prompt.exact:
+            output = prompt.max_tokens or 0
+            if prompt.prompt_tokens + max(output, 1) > limit:
+                raise context_length_exceeded(prompt.prompt_tokens, output, limit)
+        return prompt
+
+    async def _serve(self, call: Call) -> None:
+        """Try backends until one begins to answer; after that there is no second try."""
+        self._parts.retries.deposit()
+        avoid: frozenset[str] = frozenset()
+        while True:
+            try:
+                await self._attempt(call, avoid)
+            except (BackendError, EngineBusy) as error:
+                if isinstance(error, BackendError):
+                    self._parts.fleet.report_failure(error.backend, error)
+                if call.exchange.started or not self._parts.retries.withdraw():
+                    raise
+                avoid |= {error.backend}
+                self._parts.retried()
+            else:
+                return
+
+    async def _attempt(self, call: Call, avoid: frozenset[str]) -> None:
+        """Hold one permit for one stream, from dispatch to whatever ends the stream."""
+        story, prompt = call.story, call.prompt
+        ticket = Ticket(
+            id=str(next(self._numbers)),
+            model=prompt.model,
+            prompt_tokens=prompt.prompt_tokens,
+            max_tokens=prompt.max_tokens or 0,
+            avoid=avoid,
+        )
+        with await self._parts.driver.admit(ticket) as permit:
+            story.dispatched(permit, monotonic())
+            stream = await self._open(call, permit.backend)
+            story.answered(stream.status, stream.first_byte_at)
+            permit.first_token()
+            await call.relay.run(stream, self._headers(story))
+
+    async def _open(self, call: Call, backend: str) -> Stream:
+        """The backend's answer, up to its first byte, to the body in the channel it was proved
+        to understand."""
+        ids = self._parts.catalogue.takes_ids(backend, call.prompt.model, call.kind)
+        call.story.channel = "ids" if ids and call.prompt.ids else "text"
+        stream = await self._parts.fleet.client(backend).open(
+            _PATHS[call.kind],
+            call.prompt.body(ids=ids),
+            timeouts=self._parts.timeouts,
+            headers=_forwarded(call),
+        )
+        if stream.status == 503:
+            stream.abort()
+            raise EngineBusy(backend)
+        return stream
+
+    def _headers(self, story: Story) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-request-id", story.request_id.encode())]
+        if self._parts.expose_timings:
+            stages = story.timeline.stages().items()
+            timing = ", ".join(f"{name};dur={seconds * 1e3:.3f}" for name, seconds in stages)
+            headers += [
+                (b"x-forebay-class", story.service_class.encode()),
+                (b"x-forebay-backend", story.backend.encode()),
+                (b"x-forebay-channel", story.channel.encode()),
+                (b"x-forebay-prompt-tokens", b"%d" % story.prompt_tokens),
+                (b"server-timing", timing.encode()),
+            ]
+        return headers
+
+
+def _fail(relay: Relay, story: Story, error: BaseException) -> None:
+    """Tell the client and the story. What is not a known error is a bug, and logged as one."""
+    told = to_client_error(error)
+    story.failed(error, told.status)
+    if told.code == "internal_error":
+        log.error("request %s failed", story.request_id, exc_info=error)
+    relay.fail(told, story.request_id)
+
+
+def _request_id(exchange: Exchange) -> str:
+    """The client's own id where it is fit to be a header and a log field, else a new one."""
+    given = exchange.request.header(b"x-request-id")
+    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _forwarded(call: Call) -> list[tuple[str, str]]:
+    """What goes to the backend besides the body: who asks, and whose trace it is."""
+    headers = [("x-request-id", call.story.request_id)]
+    for name in ("authorization", "traceparent", "tracestate"):
+        if (value := call.exchange.request.header(name.encode())) is not None:
+            headers.append((name, value))
+    return headers
+
+
+def _stopped() -> ClientError:
+    message = "this gateway is shutting down; send the request again"
+    return ClientError(503, message, code="draining", retry_after=1.0)

@@ -1,0 +1,53 @@
+"""Start, serve, drain, stop: the ladder that every run of the gateway climbs and comes down.
+
+The first SIGTERM or SIGINT begins the drain: nothing new is taken, streams may finish for the
+configured grace. A second one ends the grace at once.
+"""
+
+import asyncio
+import logging
+import signal
+
+from gateway.app import App
+from gateway.config import Config
+
+log = logging.getLogger("forebay.lifecycle")
+
+
+class StartupError(Exception):
+    """The gateway cannot start; the message says what to change."""
+
+
+async def serve_until_stopped(config: Config) -> None:
+    """Run one gateway. Raises StartupError when it cannot even listen."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    app = App(config)
+    try:
+        try:
+            port = await app.start()
+        except OSError as error:
+            raise StartupError(
+                f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); "
+                "stop what uses the port, or choose another with --port"
+            ) from error
+        log.info("listening on http://%s:%d", config.host, port)
+        await stop.wait()
+        log.info(
+            "draining: streams may finish for %.0f s; signal again to stop now", config.drain_grace
+        )
+        draining = app.tasks.spawn("drain", app.drain(config.drain_grace))
+        hurrying = app.tasks.spawn("hurry", hurry.wait())
+        await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not draining.done():
+            await app.drain(0.0)
+    finally:
+        await app.stop()
+        log.info("stopped")

@@ -1,0 +1,88 @@
+"""Where log lines go: the program's own on stderr, one JSON line per request in the request log.
+
+The request log never holds prompt text, and never blocks the event loop: lines are collected and
+written by a thread, and dropped (counted) when the disk or pipe cannot keep up.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from gateway.record import RequestRecord
+
+FLUSH_INTERVAL = 0.25
+MAX_PENDING_LINES = 50_000
+
+log = logging.getLogger("forebay.log")
+
+
+def configure(level: str = "INFO") -> None:
+    """Send the program's own log to stderr, in a form that people and machines read."""
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    root = logging.getLogger("forebay")
+    root.handlers = [handler]
+    root.setLevel(level)
+    root.propagate = False
+
+
+class RequestLog:
+    """One JSON line per request, to a file or (with "-") to stdout."""
+
+    def __init__(self, target: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file: IO[bytes] = _open(target)
+        self._pending: list[bytes] = []
+        self._flushing: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.dropped = 0
+
+    def write(self, record: RequestRecord) -> None:
+        if len(self._pending) >= MAX_PENDING_LINES:
+            self.dropped += 1
+            return
+        self._pending.append(render(record))
+        if self._timer is None:
+            self._timer = self._loop.call_later(FLUSH_INTERVAL, self._flush)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flushing is not None:
+            await self._flushing
+        await asyncio.to_thread(self._write, b"".join(self._pending))
+        if self.dropped:
+            log.warning("the request log lost %d lines: its target is too slow", self.dropped)
+        if self._file is not sys.stdout.buffer:
+            self._file.close()
+
+    def _flush(self) -> None:
+        if self._flushing is not None and not self._flushing.done():
+            self._timer = self._loop.call_later(FLUSH_INTERVAL, self._flush)
+            return
+        lines, self._pending, self._timer = b"".join(self._pending), [], None
+        self._flushing = self._loop.run_in_executor(None, self._write, lines)
+
+    def _write(self, lines: bytes) -> None:
+        self._file.write(lines)
+        self._file.flush()
+
+
+def _open(target: str) -> IO[bytes]:
+    return sys.stdout.buffer if target == "-" else Path(target).open("ab")
+
+
+def render(record: RequestRecord) -> bytes:
+    """The record as one line of JSON; times in seconds, with the wall clock beside them."""
+    line: dict[str, Any] = {"time": time.time()}
+    line.update((f.name, getattr(record, f.name)) for f in dataclasses.fields(record))
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

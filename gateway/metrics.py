@@ -1,0 +1,186 @@
+"""Every metric of the gateway, its labels and its buckets. Base units, bounded labels.
+
+`docs/operations.md` has the same table for people. Counts that the scheduler keeps anyway are
+read from its snapshot at scrape time, so that they cost nothing on a request's path.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from backends.types import BackendStatus, State
+from gateway.record import RequestRecord
+from scheduler.events import Decided
+from scheduler.snapshot import Snapshot
+
+# 5 ms is a warm prefix-cached prompt, 60 s a very long one on a full engine; 0.2 and 0.6 are
+# the targets that operators alert on.
+TTFT_BUCKETS = (
+    *(0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8),
+    *(1.0, 1.5, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0),
+)
+STAGE_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
+E2E_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+
+
+class Metrics:
+    """The counters and histograms that requests and operators' actions move."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "forebay_requests_total",
+            "Requests to the shaped endpoints, by how they ended.",
+            ["model", "service_class", "channel", "outcome", "status"],
+            registry=registry,
+        )
+        self._ttft = Histogram(
+            "forebay_ttft_seconds",
+            "Time to first token: first byte of the request to first byte of the answer's body.",
+            ["model", "service_class"],
+            buckets=TTFT_BUCKETS,
+            registry=registry,
+        )
+        self._stage = Histogram(
+            "forebay_ttft_stage_seconds",
+            "The stages of the TTFT: read, tokenize, queue, backend.",
+            ["service_class", "stage"],
+            buckets=STAGE_BUCKETS,
+            registry=registry,
+        )
+        self._e2e = Histogram(
+            "forebay_e2e_seconds",
+            "First byte of the request to last byte of the answer.",
+            ["model", "service_class"],
+            buckets=E2E_BUCKETS,
+            registry=registry,
+        )
+        self._prompt_tokens = Counter(
+            "forebay_prompt_tokens_total",
+            "Prompt tokens of requests that a backend took.",
+            ["model", "service_class"],
+            registry=registry,
+        )
+        self.retries = Counter(
+            "forebay_retries_total", "Requests sent to another backend.", registry=registry
+        )
+        self._decisions = Counter(
+            "forebay_decisions_total",
+            "Changes of a pool's effective limit.",
+            ["pool", "what"],
+            registry=registry,
+        )
+        self.settings_accepted = Counter(
+            "forebay_settings_accepted_total",
+            "Changes of Redis keys put in force.",
+            registry=registry,
+        )
+        self.settings_rejected = Counter(
+            "forebay_settings_rejected_total", "Changes of Redis keys refused.", registry=registry
+        )
+        self.warm_requests = Counter(
+            "forebay_warm_requests_total",
+            "One-token requests sent to keep backends warm.",
+            ["backend"],
+            registry=registry,
+        )
+
+    def observe(self, record: RequestRecord) -> None:
+        """Count one ended request."""
+        model, cls = record.model, record.service_class
+        self._requests.labels(
+            model, cls, record.channel, record.outcome.value, str(record.status)
+        ).inc()
+        self._e2e.labels(model, cls).observe(record.e2e)
+        for stage, seconds in record.stages.items():
+            self._stage.labels(cls, stage).observe(seconds)
+        if record.ttft is not None:
+            self._ttft.labels(model, cls).observe(record.ttft)
+            self._prompt_tokens.labels(model, cls).inc(record.prompt_tokens)
+
+    def decided(self, decision: Decided) -> None:
+        self._decisions.labels(decision.pool, decision.what).inc()
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class StateCollector(Collector):
+    """Gauges read at scrape time from what the scheduler, the fleet and control know."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        statuses: Callable[[], Iterable[BackendStatus]],
+        redis_up: Callable[[], bool | None],
+    ) -> None:
+        self._snapshot = snapshot
+        self._statuses = statuses
+        self._redis_up = redis_up
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        yield _gauge(
+            "forebay_queued_requests",
+            "Tickets waiting for a backend.",
+            ["service_class"],
+            [((p.service_class,), p.queued) for p in snapshot.pools],
+        )
+        yield _gauge(
+            "forebay_queued_tokens",
+            "Prompt tokens of the waiting tickets.",
+            ["service_class"],
+            [((p.service_class,), p.queued_tokens) for p in snapshot.pools],
+        )
+        limits = [(p.service_class, p.limit_configured, p.limit_effective) for p in snapshot.pools]
+        yield _gauge(
+            "forebay_pool_limit_requests",
+            "Requests in flight that a pool may have: as configured, and now in effect.",
+            ["pool", "kind"],
+            [((name, "configured"), configured) for name, configured, _ in limits]
+            + [((name, "effective"), effective) for name, _, effective in limits],
+        )
+        yield _gauge(
+            "forebay_in_flight_requests",
+            "Requests between dispatch and the end of their stream.",
+            ["backend"],
+            [((b.name,), b.in_flight) for b in snapshot.backends],
+        )
+        yield _gauge(
+            "forebay_backend_limit_requests",
+            "Requests in flight that a backend may have.",
+            ["backend"],
+            [((b.name,), b.limit) for b in snapshot.backends],
+        )
+        yield _gauge(
+            "forebay_prefill_backlog_tokens",
+            "Prompt tokens dispatched whose first token has not come.",
+            ["backend"],
+            [((b.name,), b.prefill_backlog) for b in snapshot.backends],
+        )
+        yield _gauge(
+            "forebay_backend_state",
+            "1 for the state that the backend is in.",
+            ["backend", "state"],
+            [
+                ((s.spec.name, state.value), float(s.state is state))
+                for s in self._statuses()
+                for state in State
+            ],
+        )
+        if (up := self._redis_up()) is not None:
+            yield _gauge("forebay_redis_up", "1 while Redis answers.", [], [((), float(up))])
+
+
+def _gauge(
+    name: str, text: str, labels: list[str], rows: Iterable[tuple[tuple[str, ...], float]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        family.add_metric(list(values), value)
+    return family

@@ -1,0 +1,56 @@
+"""Between a backend's stream and the client: heads, body bytes, and an honest end.
+
+The body goes through unchanged and unparsed. What is kept is the last chunk, because an error
+that comes after the head may only be put between two server-sent events.
+"""
+
+from backends.stream import Stream
+from gateway.errors import ClientError, render_sse_error
+from gateway.exchange import Exchange
+
+# What the gateway says itself, or what belongs to the hop between it and the backend.
+_OURS = frozenset(
+    (b"content-length", b"transfer-encoding", b"connection", b"server", b"date", b"x-request-id")
+)
+
+
+class Relay:
+    """Carries one answer; it is the sink that the backend's stream writes to."""
+
+    __slots__ = ("_event_stream", "_exchange", "_last")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._event_stream = False
+        self._last = b""
+
+    async def run(self, stream: Stream, extra: list[tuple[bytes, bytes]]) -> None:
+        """Relay to the end. Raises BackendError when the stream breaks."""
+        headers = [pair for pair in stream.headers if pair[0] not in _OURS]
+        received = dict(stream.headers)
+        length = received.get(b"content-length")
+        self._event_stream = received.get(b"content-type", b"").startswith(b"text/event-stream")
+        self._exchange.start(
+            stream.status, headers + extra, length=None if length is None else int(length)
+        )
+        self._exchange.follow(stream)
+        await stream.relay(self)
+        self._exchange.finish()
+
+    def write(self, data: bytes) -> None:
+        self._last = data
+        self._exchange.write(data)
+
+    def fail(self, error: ClientError, request_id: str) -> None:
+        """Tell the client of an error: as the answer while nothing was sent, then as an event
+        where there are events, else by cutting the connection: half an answer must not look
+        whole."""
+        if not self._exchange.started:
+            self._exchange.refuse(error, [(b"x-request-id", request_id.encode())])
+        elif self._event_stream:
+            between = b"" if self._last.endswith(b"\n\n") else b"\n\n"
+            self._exchange.keep_alive = False
+            self._exchange.write(between + render_sse_error(error))
+            self._exchange.finish()
+        else:
+            self._exchange.abort()

@@ -1,0 +1,99 @@
+"""The listening side: accepts connections, starts exchanges, sweeps the slow, drains at the end."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gateway.connection import Connection
+from gateway.exchange import Exchange
+from gateway.http_types import HttpLimits
+
+Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
+Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+SWEEP_INTERVAL = 0.5
+
+
+class HttpServer:
+    """One listening address. All its state lives on the event loop that started it."""
+
+    def __init__(self, handler: Handler, limits: HttpLimits, spawn: Spawn) -> None:
+        self.limits = limits
+        self.connections: set[Connection] = set()
+        self.draining = False
+        self._handler = handler
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._active = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @staticmethod
+    def now() -> float:
+        """Seconds on the monotonic clock; uvloop's own clock only counts milliseconds."""
+        return time.monotonic()
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Start accepting; returns the port (useful when 0 was asked for)."""
+        self._listener = await self._loop.create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=4096
+        )
+        self._sweeper = self._loop.call_later(SWEEP_INTERVAL, self._sweep)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def run(self, exchange: Exchange) -> None:
+        """Start the task that answers this exchange."""
+        self._active += 1
+        self._quiet.clear()
+        exchange.task = self._spawn(exchange.request.path, self._handler(exchange))
+        exchange.task.add_done_callback(self._ended)
+
+    async def drain(self, grace: float) -> None:
+        """Accept nothing new, let exchanges end for `grace` seconds, then cancel the rest."""
+        self.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            if connection.exchange is None:
+                connection.close()
+        if not await _in_time(self._quiet.wait(), grace):
+            for connection in list(self.connections):
+                if connection.exchange is not None and connection.exchange.task is not None:
+                    connection.exchange.task.cancel()
+            await _in_time(self._quiet.wait(), self.limits.linger)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    def _ended(self, _task: "asyncio.Task[None]") -> None:
+        self._active -= 1
+        if not self._active:
+            self._quiet.set()
+
+    def _sweep(self) -> None:
+        """Cut what is too slow. One timer for all connections is cheaper than one for each."""
+        now, limits = self.now(), self.limits
+        for c in list(self.connections):
+            if c.reading_since is not None and now - c.reading_since > limits.read_timeout:
+                c.refuse_slow_request()
+            elif c.refused_at is not None and now - c.refused_at > limits.linger:
+                c.cut()
+            elif c.idle_since is not None and now - c.idle_since > limits.idle_timeout:
+                c.close()
+            elif c.stalled_since is not None and now - c.stalled_since > limits.stall_timeout:
+                c.cut()
+        self._sweeper = self._loop.call_later(SWEEP_INTERVAL, self._sweep)
+
+
+async def _in_time(awaitable: Awaitable[object], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await awaitable
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""From the configuration to what each package is told; nothing is decided here."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from backends.types import BackendSpec, BackendStatus, State, Timeouts
+from gateway.config import Config
+from gateway.http_types import HttpLimits
+from scheduler.model import Backend, BackendState, BurstSpec, ClassSpec, Settings
+
+_STATES = {
+    State.PROBING: BackendState.WARMING,
+    State.WARMING: BackendState.WARMING,
+    State.READY: BackendState.READY,
+    State.DRAINING: BackendState.DRAINING,
+    State.DOWN: BackendState.DOWN,
+}
+
+
+def scheduler_settings(config: Config) -> Settings:
+    classes = tuple(ClassSpec(name, **spec.model_dump()) for name, spec in config.classes.items())
+    return Settings(
+        classes=classes,
+        burst=BurstSpec(**config.burst.model_dump()),
+        queue_wait=config.timeouts.queue_wait,
+    )
+
+
+def backend_specs(config: Config) -> list[BackendSpec]:
+    return [
+        BackendSpec(
+            name=name,
+            url=backend.url.rstrip("/"),
+            classes=frozenset(backend.classes),
+            limit=backend.limit,
+            weight=backend.weight,
+            api_key=backend.api_key,
+        )
+        for name, backend in config.backends.items()
+    ]
+
+
+def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Backend:
+    """A backend as the scheduler sees it: the operator's limits, the fleet's findings."""
+    own = config.backends[status.spec.name]
+    found = status.capabilities
+    backend = Backend(
+        name=status.spec.name,
+        state=_STATES[state],
+        models=frozenset(model.name for model in found.models) if found else frozenset(),
+        classes=frozenset(own.classes),
+        limit=own.limit,
+        weight=own.weight,
+    )
+    if status.prefill_rate is not None:
+        backend = replace(backend, prefill_rate=status.prefill_rate)
+    return backend
+
+
+def stream_timeouts(config: Config) -> Timeouts:
+    return Timeouts(**config.timeouts.model_dump(exclude={"queue_wait"}))
+
+
+def http_limits(config: Config) -> HttpLimits:
+    return HttpLimits(**config.http.model_dump())
+
+
+def default_cache_dir() -> Path:
+    """Where extracted tokenizers are kept: $FOREBAY_CACHE, else the user's cache directory."""
+    if own := os.environ.get("FOREBAY_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forebay"

@@ -1,0 +1,85 @@
+"""What Forebay says about itself: /v1/models, /health, /ready."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from backends.types import BackendStatus, State
+from gateway.catalogue import Catalogue, Standing
+from gateway.control import Control
+from scheduler.snapshot import Snapshot
+from tokenizer_pool.types import PoolReport
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Renders the answers; everything is read when asked for."""
+
+    catalogue: Catalogue
+    control: Control
+    statuses: Callable[[], Iterable[BackendStatus]]
+    snapshot: Callable[[], Snapshot]
+    tokenizers: Callable[[], PoolReport]
+    draining: Callable[[], bool]
+    started: float = 0.0
+
+    def models(self) -> bytes:
+        """OpenAI's list, with vLLM's `max_model_len`."""
+        models = [
+            {
+                "id": name,
+                "object": "model",
+                "created": int(self.started or time.time()),
+                "owned_by": "forebay",
+                "max_model_len": length,
+            }
+            for name, length in self.catalogue.models().items()
+        ]
+        return orjson.dumps({"object": "list", "data": models})
+
+    def ready(self) -> tuple[bool, bytes]:
+        """Whether a request would find a backend, and all that an operator wants to know."""
+        snapshot = self.snapshot()
+        ready = not self.draining() and self.catalogue.any_ready()
+        backends = self._backends(snapshot)
+        document = {
+            "ready": ready,
+            "all_ready": all(b["state"] == State.READY.value for b in backends.values()),
+            "draining": self.draining(),
+            "backends": backends,
+            "pools": {p.service_class: asdict(p) for p in snapshot.pools},
+            "tokenizers": asdict(self.tokenizers()),
+            "redis_up": self.control.up,
+            "settings_version": self.control.version,
+            "rejected_settings": self.control.reasons,
+        }
+        return ready, orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+    def _backends(self, snapshot: Snapshot) -> dict[str, dict[str, Any]]:
+        ledger = {view.name: view for view in snapshot.backends}
+        backends = {}
+        for status in self.statuses():
+            name, found, view = status.spec.name, status.capabilities, ledger.get(status.spec.name)
+            state = self.catalogue.state(name) or status.state
+            standings = self.catalogue.standings(name)
+            backends[name] = {
+                "state": state.value,
+                "reason": status.reason,
+                "url": status.spec.url,
+                "version": found.version if found else None,
+                "models": {model: _standing(standing) for model, standing in standings.items()},
+                "in_flight": view.in_flight if view else 0,
+                "limit": view.limit if view else 0,
+            }
+        return backends
+
+
+def _standing(standing: Standing) -> dict[str, str]:
+    return {
+        "chat": standing.chat.value,
+        "completions": standing.completions.value,
+        "reason": standing.reason,
+    }
