@@ -14,8 +14,10 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -122,14 +124,17 @@ async def until_ready(http: aiohttp.ClientSession, url: str) -> None:
     raise DemoFailed(f"the gateway was not ready after {READY_WITHIN:.0f} s: {said}")
 
 
-async def ask(http: aiohttp.ClientSession, url: str) -> None:
-    """Send one streamed chat request, print the answer as it comes, then where the time went."""
+async def ask(http: aiohttp.ClientSession, url: str, model: str, question: str) -> str:
+    """Send one streamed chat request, print the answer as it comes, then where the time went.
+
+    Returns the name of the backend that answered.
+    """
     body = {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": QUESTION}],
+        "model": model,
+        "messages": [{"role": "user", "content": question}],
         "stream": True,
     }
-    print(f"\n> {QUESTION}\n")
+    print(f"\n> {question}\n")
     sent = time.perf_counter()
     first: float | None = None
     async with http.post(f"{url}/v1/chat/completions", json=body) as response:
@@ -143,10 +148,13 @@ async def ask(http: aiohttp.ClientSession, url: str) -> None:
         raise DemoFailed("the answer had no text")
     print(f"\n\nFirst token after {(first - sent) * 1e3:.1f} ms", end="")
     print(f": {stages(headers.get('server-timing', ''))}" if "server-timing" in headers else "")
+    backend = headers.get("x-forebay-backend", "")
     print(
-        f"Class {headers.get('x-forebay-class')}, backend {headers.get('x-forebay-backend')}, "
-        f"{headers.get('x-forebay-prompt-tokens')} prompt tokens sent as ids"
+        f"Class {headers.get('x-forebay-class')}, backend {backend}, "
+        f"{headers.get('x-forebay-prompt-tokens')} prompt tokens sent as "
+        f"{headers.get('x-forebay-channel')}"
     )
+    return backend
 
 
 def stages(server_timing: str) -> str:
@@ -162,7 +170,7 @@ def introduce(demo: Demo) -> None:
     print(f"gateway  {demo.gateway}", flush=True)
 
 
-def advise(demo: Demo) -> None:
+def advise(demo: Demo, backend: str) -> None:
     body = json.dumps(
         {
             "model": MODEL,
@@ -174,8 +182,8 @@ def advise(demo: Demo) -> None:
 Try next:
   another request
     curl -N {demo.gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
-  take the short engine out of service while it runs (weight 1 brings it back)
-    {demo.redis.client} -p {demo.redis_port} hset forebay:backend:short weight 0
+  take that backend out of service while all runs (weight 1 brings it back)
+    {demo.redis.client} -p {demo.redis_port} hset forebay:backend:{backend} weight 0
   what the gateway counts
     {demo.gateway}/metrics
 
@@ -192,15 +200,15 @@ async def run(port: int, *, once: bool) -> None:
             introduce(demo)
             await until_ready(http, demo.gateway)
             print(f"ready after {time.monotonic() - began:.1f} s", flush=True)
-            await ask(http, demo.gateway)
+            backend = await ask(http, demo.gateway, MODEL, QUESTION)
             if not once:
-                advise(demo)
+                advise(demo, backend)
                 sys.stdout.flush()
                 await asyncio.Event().wait()
 
 
-async def until_stopped(port: int, *, once: bool) -> None:
-    """Run until the first signal to end; later ones do not disturb the stopping."""
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work until the first signal to end; later ones do not disturb the stopping."""
     task = asyncio.current_task()
     assert task is not None
     stopping = False
@@ -215,24 +223,31 @@ async def until_stopped(port: int, *, once: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        await run(port, once=once)
+        await work
     except asyncio.CancelledError:
         if not stopping:
             raise
 
 
-def main() -> None:
-    flags = argparse.ArgumentParser(prog="python -m bench.demo", description=__doc__)
+class Run(Protocol):
+    """What a command does: from a free port to the first signal, or to the first answer."""
+
+    def __call__(self, port: int, *, once: bool) -> Coroutine[Any, Any, None]: ...
+
+
+def command(run: Run, *, name: str, about: str | None) -> None:
+    """The command line around `run`: its two flags, its signals, its failures in words."""
+    flags = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=about)
     flags.add_argument("--port", type=int, default=8080, help="where the gateway listens")
     flags.add_argument("--once", action="store_true", help="stop after the first answer")
     args = flags.parse_args()
     try:
-        asyncio.run(until_stopped(args.port, once=args.once))
+        asyncio.run(until_stopped(run(args.port, once=args.once)))
     except ChildEnded as ended:
-        sys.exit(f"demo: {ended}; the end of its log:\n{ended.log}")
+        sys.exit(f"{name}: {ended}; the end of its log:\n{ended.log}")
     except DemoFailed as failed:
-        sys.exit(f"demo: {failed}")
+        sys.exit(f"{name}: {failed}")
 
 
 if __name__ == "__main__":
-    main()
+    command(run, name="demo", about=__doc__)
