@@ -45,6 +45,7 @@ class Stream:
         "_timeouts",
         "_timer",
         "_transport",
+        "_wakes_at",
         "connected_at",
         "first_byte_at",
         "headers",
@@ -70,7 +71,7 @@ class Stream:
         self._error: BaseException | None = None
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._done: asyncio.Future[None] | None = None
-        self._timer = self._loop.call_at(self._due()[0], self._check_deadline)
+        self._watch_until(self._due()[0])
 
     async def answered(self) -> None:
         """Wait for the head and the first byte, or the end, of the body.
@@ -177,9 +178,9 @@ class Stream:
         if not self._answered.done():
             self._answered.set_result(None)
         due = self._due()[0]
-        if due < self._timer.when():
+        if due < self._wakes_at:
             self._timer.cancel()
-            self._timer = self._loop.call_at(due, self._check_deadline)
+            self._watch_until(due)
 
     def _release_held(self, sink: Sink) -> None:
         held: Sequence[bytes] = self._held
@@ -200,10 +201,14 @@ class Stream:
         total = self.connected_at + limits.total
         return (due, error) if due < total else (total, TotalTimeout)
 
+    def _watch_until(self, due: float) -> None:
+        self._wakes_at = due  # uvloop's handles for the next moment cannot be asked for it
+        self._timer = self._loop.call_at(due, self._check_deadline)
+
     def _check_deadline(self) -> None:
         """Runs about once per `token_gap`, not once per chunk: chunks only move `heard_at`."""
         due, error = self._due()
         if due > self._loop.time():
-            self._timer = self._loop.call_at(due, self._check_deadline)
+            self._watch_until(due)
         else:
             self.fail(error(self._backend, f"timed out in phase {error.phase}"))
