@@ -48,9 +48,10 @@ class Client:
         self._host = url.hostname
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._ssl = ssl.create_default_context() if url.scheme == "https" else None
-        self._fixed_headers = [("host", url.netloc.rpartition("@")[2])]
+        fixed = [("host", url.netloc.rpartition("@")[2]), ("content-type", "application/json")]
         if spec.api_key is not None:
-            self._fixed_headers.append(("authorization", f"Bearer {spec.api_key}"))
+            fixed.append(("authorization", f"Bearer {spec.api_key}"))
+        self._fixed_headers = _lines(fixed)
         self._busy: set[Connection] = set()
         self._idle: dict[Connection, float] = {}  # oldest first, with the time it became idle
         self._connecting = 0
@@ -94,9 +95,10 @@ class Client:
         """Send a request; return when the head and the first byte (or the end) of the body came.
 
         So a caller that got a BackendError from here may still try elsewhere: the client has seen
-        nothing. `headers` are added to host, authorization, content-length and a JSON
-        content-type; HEAD is not supported. Raises BackendError, and ValueError for a header or
-        path with a line break in it. Cancelled in any phase, it closes the connection.
+        nothing. `headers` are added to host, content-type (JSON), content-length and
+        authorization, and must not repeat them; HEAD is not supported. Raises BackendError, and
+        ValueError for a line break in the path or a header. Cancelled in any phase, it closes the
+        connection.
         """
         head = self._head(f"{method} {path} HTTP/1.1", len(body), headers)
         self._used_at = asyncio.get_running_loop().time()
@@ -196,11 +198,16 @@ class Client:
         self.connects += 1
         return connection
 
-    def _head(self, request_line: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
-        fields = [*self._fixed_headers, ("content-length", str(length)), *extra]
-        if all(name.lower() != "content-type" for name, _ in extra):
-            fields.append(("content-type", "application/json"))
-        lines = [request_line, *(f"{name}: {value}" for name, value in fields)]
-        if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a line break inside a header or path")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    def _head(self, start: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
+        own = _lines(extra) if extra else ""
+        if "\r" in start or "\n" in start:
+            raise ValueError("a line break in the path")
+        head = f"{start}\r\n{self._fixed_headers}content-length: {length}\r\n{own}\r\n"
+        return head.encode("latin-1")
+
+
+def _lines(headers: Sequence[tuple[str, str]]) -> str:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    if lines.count("\r") != len(headers) or lines.count("\n") != len(headers):
+        raise ValueError("a line break in a header")
+    return lines

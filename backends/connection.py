@@ -174,10 +174,8 @@ class Connection(asyncio.Protocol):
 
 
 def _end_to_end(headers: Headers) -> Headers:
-    named = {
-        token.strip().lower()
-        for name, value in headers
-        if name == b"connection"
-        for token in value.split(b",")
-    }
-    return [(name, value) for name, value in headers if name not in HOP_BY_HOP | named]
+    dropped = HOP_BY_HOP
+    for name, value in headers:
+        if name == b"connection":
+            dropped = dropped.union(token.strip().lower() for token in value.split(b","))
+    return [pair for pair in headers if pair[0] not in dropped]

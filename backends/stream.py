@@ -45,7 +45,6 @@ class Stream:
         "_timeouts",
         "_timer",
         "_transport",
-        "_wakes_at",
         "connected_at",
         "first_byte_at",
         "headers",
@@ -71,7 +70,8 @@ class Stream:
         self._error: BaseException | None = None
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._done: asyncio.Future[None] | None = None
-        self._watch_until(self._due()[0])
+        first_wake = min(timeouts.first_token, timeouts.token_gap, timeouts.total)
+        self._timer = self._loop.call_at(self.connected_at + first_wake, self._check_deadline)
 
     async def answered(self) -> None:
         """Wait for the head and the first byte, or the end, of the body.
@@ -177,10 +177,6 @@ class Stream:
         self.first_byte_at = monotonic()
         if not self._answered.done():
             self._answered.set_result(None)
-        due = self._due()[0]
-        if due < self._wakes_at:
-            self._timer.cancel()
-            self._watch_until(due)
 
     def _release_held(self, sink: Sink) -> None:
         held: Sequence[bytes] = self._held
@@ -190,25 +186,27 @@ class Stream:
         for data in held:
             sink.write(data)
 
-    def _due(self) -> tuple[float, type[PhaseTimeout]]:
+    def _due(self, now: float) -> tuple[float, type[PhaseTimeout]]:
         """When the exchange is too late if nothing more comes, and the error it then is."""
         limits = self._timeouts
         error: type[PhaseTimeout] = TokenGapTimeout
         if not self.first_byte_at:
             due, error = self.connected_at + limits.first_token, FirstTokenTimeout
         else:
-            due = (self._loop.time() if self._paused else self.heard_at) + limits.token_gap
+            due = (now if self._paused else self.heard_at) + limits.token_gap
         total = self.connected_at + limits.total
         return (due, error) if due < total else (total, TotalTimeout)
 
-    def _watch_until(self, due: float) -> None:
-        self._wakes_at = due  # uvloop's handles for the next moment cannot be asked for it
-        self._timer = self._loop.call_at(due, self._check_deadline)
-
     def _check_deadline(self) -> None:
-        """Runs about once per `token_gap`, not once per chunk: chunks only move `heard_at`."""
-        due, error = self._due()
-        if due > self._loop.time():
-            self._watch_until(due)
+        """Runs about once per `token_gap`, not once per chunk: chunks only move `heard_at`.
+
+        It never sleeps for longer than a gap, so a first byte needs no new timer either: the
+        first gap cannot end before the next look.
+        """
+        now = self._loop.time()
+        due, error = self._due(now)
+        if due > now:
+            wake = min(due, now + self._timeouts.token_gap)
+            self._timer = self._loop.call_at(wake, self._check_deadline)
         else:
             self.fail(error(self._backend, f"timed out in phase {error.phase}"))
