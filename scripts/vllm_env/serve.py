@@ -1,10 +1,8 @@
-"""How a vLLM server is started on the CPU here: its command line and its environment.
+"""How a vLLM server is started on the CPU here: its command line and its settings.
 
 Starting, watching and ending the process is the caller's.
 """
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.vllm_env.layout import Layout
@@ -32,9 +30,9 @@ def command(layout: Layout, model: Path, port: int, *, max_model_len: int) -> li
     ]
 
 
-def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`base` with what keeps the server offline, small, and free of compilation pauses."""
-    return dict(base) | {
+def settings() -> dict[str, str]:
+    """Environment variables that keep the server offline, small, and free of pauses to compile."""
+    return {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",

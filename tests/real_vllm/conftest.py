@@ -4,6 +4,7 @@ Not part of a plain `pytest`: it needs the environment of `python3 -m scripts.vl
 asked for by `-m real_vllm`.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def logs(
 def vllm(layout: Layout, logs: Path) -> Iterator[Server]:
     port = free_port()
     command = serve.command(layout, layout.tiny, port, max_model_len=MAX_MODEL_LEN)
-    with Server(command, port, log=logs / "vllm.log", env=serve.environment()) as server:
+    with Server(command, port, log=logs / "vllm.log", env=os.environ | serve.settings()) as server:
         server.wait_until_ready("/health", serve.READY_WITHIN)
         yield server
 

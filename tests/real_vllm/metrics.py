@@ -14,12 +14,16 @@ class Metrics:
         self._url = f"{url}/metrics"
 
     def total(self, sample: str, **labels: str) -> float:
-        """The sum over all samples of this name whose labels include the given ones."""
+        """The sum over all samples of this name whose labels include the given ones.
+
+        Fails when the server has no such metric: a misspelt one would be zero for ever.
+        """
         with urllib.request.urlopen(self._url, timeout=10) as answer:
             page = answer.read().decode()
+        name = sample.removesuffix("_total")
+        (family,) = (f for f in text_string_to_metric_families(page) if f.name == name)
         return sum(
             found.value
-            for family in text_string_to_metric_families(page)
             for found in family.samples
             if found.name == sample and labels.items() <= found.labels.items()
         )
