@@ -40,6 +40,7 @@ class Artifact:
     special_tokens: dict[str, str]
     fast_encoder: bool
     fast_template: bool
+    fast_floats: bool
     notes: tuple[str, ...]
     chat_barrier: str | None = None
     completion_barrier: str | None = None
@@ -94,9 +95,10 @@ def report(artifact: Artifact, model: str) -> ModelReport:
     )
 
 
-def _template(source: str, *, fast: bool, on_loop: bool) -> ChatTemplate:
+def _template(source: str, artifact: Artifact, *, on_loop: bool) -> ChatTemplate:
     return ChatTemplate(
-        fast=FastTemplate(source) if fast else None,
+        fast=FastTemplate(source) if artifact.fast_template else None,
+        fast_floats=artifact.fast_floats,
         reference=None if on_loop else ReferenceTemplate(source),
         wants_parts=template_wants_parts(source),
         knows_developer='"developer"' in source or "'developer'" in source,
@@ -107,13 +109,13 @@ def _chat(artifact: Artifact, *, on_loop: bool) -> Chat | None:
     default = artifact.templates.get("default")
     if default is None:
         return None
-    plain = _template(default, fast=artifact.fast_template, on_loop=on_loop)
+    plain = _template(default, artifact, on_loop=on_loop)
     with_tools = artifact.templates.get("tool_use", default)
     return Chat(
         plain=plain,
         with_tools=plain
         if with_tools == default
-        else _template(with_tools, fast=artifact.fast_template, on_loop=on_loop),
+        else _template(with_tools, artifact, on_loop=on_loop),
         special_tokens=artifact.special_tokens,
     )
 

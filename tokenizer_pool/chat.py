@@ -15,6 +15,7 @@ from tokenizer_pool.eligibility import (
 )
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.messages import Unproved, developer_as_system, normalise, normalise_tools
+from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateEngine, TemplateRefused, render_open
 
 # vLLM drops arguments with these values before it renders.
@@ -27,9 +28,13 @@ class NeedsReference(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
-    """One template: its fast engine where proved, its reference engine where it may run."""
+    """One template: its fast engine where proved, its reference engine where it may run.
+
+    Without `fast_floats` the fast engine gets no numbers such as 2.0.
+    """
 
     fast: TemplateEngine | None
+    fast_floats: bool
     reference: TemplateEngine | None
     wants_parts: bool
     knows_developer: bool
@@ -37,10 +42,10 @@ class ChatTemplate:
     def render(self, context: Mapping[str, Any], *, plain: bool, is_open: bool) -> str:
         """The prompt; raises TemplateRefused, or NeedsReference when that engine must decide.
 
-        `plain` says that the arguments are of kinds on which the engines were compared.
+        `plain` says that all values are of kinds on which the engines were compared.
         """
         draw = render_open if is_open else _render
-        if self.fast is not None and plain:
+        if self.fast is not None and plain and (self.fast_floats or not _has_floats(context)):
             try:
                 return draw(self.fast, context)
             except TemplateRefused:
@@ -49,6 +54,20 @@ class ChatTemplate:
         if self.reference is None:
             raise NeedsReference
         return draw(self.reference, context)
+
+
+def _has_floats(context: Mapping[str, Any]) -> bool:
+    """Is there a whole float in the tools or in a tool call's arguments?"""
+    calls = (message.get("tool_calls") for message in context["messages"])
+    return _whole_float(context["tools"]) or any(map(_whole_float, calls))
+
+
+def _whole_float(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    if isinstance(value, dict):
+        return any(map(_whole_float, value.values()))
+    return isinstance(value, list) and any(map(_whole_float, value))
 
 
 def _render(engine: TemplateEngine, context: Mapping[str, Any]) -> str:
@@ -63,12 +82,13 @@ class Chat:
     with_tools: ChatTemplate
     special_tokens: dict[str, str]
 
-    def prompt(self, values: Mapping[str, Any]) -> str:
-        """The prompt's text for a chat request's fields.
+    def prompt(self, document: Document) -> str:
+        """The prompt's text for a chat request.
 
         Raises InvalidRequest, Unproved (not known to be vLLM's reading), TemplateRefused, or
         NeedsReference.
         """
+        values = document.values
         tools = normalise_tools(values.get("tools"))
         template = self.plain if tools is None else self.with_tools
         conversation = normalise(values["messages"], parts=template.wants_parts)
@@ -89,7 +109,9 @@ class Chat:
                 "continue_final_message needs add_generation_prompt to be false",
                 param="continue_final_message",
             )
-        plain = all(isinstance(value, bool | int | str) for value in arguments.values())
+        plain = not document.exact and all(
+            isinstance(value, bool | int | str) for value in arguments.values()
+        )
         return template.render(context, plain=plain, is_open=is_open)
 
 

@@ -85,7 +85,7 @@ _TOOLS: Final = [
     _tool(
         "weather",
         place={"type": "string", "description": "Città, <b>\"città\"</b> & 'città' / 都市"},
-        days={"type": "integer", "minimum": 1, "maximum": 14.0, "default": None},
+        days={"type": "integer", "minimum": 1, "maximum": 14, "default": None},
         scale={"enum": ["C", "F", 1, 2.5, 1e-7, 1e22, True, None], "nested": [[[]], {}]},
     ),
     _tool("none"),
@@ -165,13 +165,26 @@ def contexts(*, parts: bool) -> Iterator[dict[str, Any]]:
         messages = _as_parts(conversation) if parts else conversation
         for tools in (None, _TOOLS):
             for arguments in _ARGUMENT_SETS if number < 18 else _ARGUMENT_SETS[:1]:
-                yield {
-                    "messages": messages,
-                    "tools": tools,
-                    "documents": None,
-                    "add_generation_prompt": number % 2 == 0,
-                    **arguments,
-                }
+                yield _context(messages, tools, number % 2 == 0) | arguments
     documents = [{"title": "Forebay", "text": "A pool of water."}]
-    yield {"messages": _ROUND[:1], "tools": None, "documents": documents,
-           "add_generation_prompt": True}  # fmt: skip
+    yield _context(_ROUND[:1], None, True) | {"documents": documents}
+
+
+def whole_floats(*, parts: bool) -> Iterator[dict[str, Any]]:
+    """Contexts with numbers such as 2.0, which minijinja may hand on as 2."""
+    number = {"type": "number", "default": 2.0, "const": 3.0, "enum": [1.0], "minimum": 0.0,
+              "maximum": 10.0, "example": 4.0}  # fmt: skip
+    call = {"role": "assistant", "content": "", "tool_calls": [_call("f", {"x": 1.0, "y": [5.0]})]}
+    messages = [_ROUND[0], call, {"role": "tool", "content": "ok", "tool_call_id": "call_1"}]
+    yield _context(_as_parts(messages) if parts else messages, [_tool("f", x=number)], True)
+
+
+def _context(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generate: bool
+) -> dict[str, Any]:
+    return {
+        "messages": messages,
+        "tools": tools,
+        "documents": None,
+        "add_generation_prompt": generate,
+    }

@@ -17,7 +17,7 @@ Ids = NDArray[numpy.uint32]
 
 
 class EngineUnavailable(Exception):
-    """This engine cannot load the tokenizer; the message says why."""
+    """The fast engine cannot load this tokenizer; the message says why."""
 
 
 class EncodeEngine(Protocol):

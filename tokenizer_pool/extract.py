@@ -3,21 +3,21 @@
 The only importer of transformers, in a short-lived process of its own: it costs seconds and
 400 MB, and it alone knows how vLLM would build the tokenizer (class-specific tokenizers differ
 from the `tokenizer.json` beside them). Writes `tokenizer.json` and `artifact.json` to OUT and
-proves the fast engines. Exit status 3 with a message on stderr when there is no tokenizer.
+proves the fast engines. When there is no tokenizer it fails, and the last line of stderr says why.
 """
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tokenizer_pool.artifact import Artifact, write_artifact
 from tokenizer_pool.eligibility import OWN_RENDERERS
-from tokenizer_pool.engines import EngineUnavailable, ReferenceEncoder
+from tokenizer_pool.engines import ReferenceEncoder
 from tokenizer_pool.parity import Proof, prove_encoder, prove_template
 from tokenizer_pool.templates import TemplateRefused
 
-NO_TOKENIZER_STATUS: Final = 3
 # Model types whose published tokenizer class is wrong; vLLM loads the generic one for them.
 _GENERIC_CLASS: Final = frozenset(
     {"internlm2", "step3_vl", "step3p7", "unlimited-ocr", "unlimited_ocr"}
@@ -25,7 +25,7 @@ _GENERIC_CLASS: Final = frozenset(
 
 
 class NoTokenizer(Exception):
-    """The directory has no tokenizer that we can run."""
+    """The directory's tokenizer is not of a kind that we can run."""
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -41,13 +41,10 @@ def _load(directory: Path, model_type: str | None) -> Any:
 
     generic = model_type in _GENERIC_CLASS
     loader: Any = TokenizersBackend if generic else AutoTokenizer
-    try:
-        # Side and trust as vLLM has them for a generating model.
-        tokenizer = loader.from_pretrained(
-            directory, trust_remote_code=False, truncation_side="left", local_files_only=True
-        )
-    except Exception as error:
-        raise NoTokenizer(f"transformers cannot load a tokenizer: {error}") from error
+    # Side and trust as vLLM has them for a generating model.
+    tokenizer = loader.from_pretrained(
+        directory, trust_remote_code=False, truncation_side="left", local_files_only=True
+    )
     if not getattr(tokenizer, "is_fast", False):
         raise NoTokenizer("it has only a slow Python tokenizer")
     return tokenizer
@@ -71,8 +68,11 @@ def _templates(directory: Path, tokenizer: Any) -> dict[str, str]:
     return {name: templates[name] for name in ("default", "tool_use") if name in templates}
 
 
-def _barriers(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Why chats, and completions, of this model cannot travel as ids (None: they can)."""
+def barriers(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Why chats, and completions, of this model cannot travel as ids (None: they can).
+
+    `config` is the model's `config.json`.
+    """
     mistral = any(directory.glob("consolidated*.safetensors")) and (
         (directory / "tekken.json").exists() or any(directory.glob("tokenizer.model.v*"))
     )
@@ -87,7 +87,8 @@ def _barriers(directory: Path, config: dict[str, Any]) -> tuple[str | None, str 
 
 def _prove_templates(templates: dict[str, str], special_tokens: dict[str, str]) -> Proof:
     proofs = [prove_template(source, special_tokens) for source in templates.values()]
-    return next((proof for proof in proofs if not proof.fast), proofs[0])
+    worst = next((proof for proof in proofs if not proof.fast), proofs[0])
+    return replace(worst, floats=all(proof.floats for proof in proofs))
 
 
 def extract(directory: Path, out: Path) -> None:
@@ -98,13 +99,10 @@ def extract(directory: Path, out: Path) -> None:
     path = out / "tokenizer.json"
     path.write_bytes(_backend_json(tokenizer))
     special_tokens = dict(tokenizer.special_tokens_map)
-    try:
-        vocabulary = ReferenceEncoder(path).vocabulary()
-        encoder = prove_encoder(path, sorted({*tokenizer.all_special_tokens})[:64])
-    except EngineUnavailable as error:
-        raise NoTokenizer(str(error)) from error
+    vocabulary = ReferenceEncoder(path).vocabulary()
+    encoder = prove_encoder(path, sorted({*tokenizer.all_special_tokens})[:64])
     templates = _templates(directory, tokenizer)
-    chat_barrier, completion_barrier = _barriers(directory, config)
+    chat_barrier, completion_barrier = barriers(directory, config)
     template = Proof(False, "the model has no chat template")
     if templates:
         try:
@@ -123,6 +121,7 @@ def extract(directory: Path, out: Path) -> None:
             special_tokens=special_tokens,
             fast_encoder=encoder.fast,
             fast_template=template.fast,
+            fast_floats=template.floats,
             notes=(f"encode: {encoder.reason}", f"template: {template.reason}"),
             chat_barrier=chat_barrier,
             completion_barrier=completion_barrier,
@@ -133,11 +132,7 @@ def extract(directory: Path, out: Path) -> None:
 def main() -> None:
     """The command line: DIR and OUT."""
     directory, out = map(Path, sys.argv[1:3])
-    try:
-        extract(directory, out)
-    except NoTokenizer as error:
-        print(str(error).replace("\n", " "), file=sys.stderr)  # noqa: T201 - our answer
-        raise SystemExit(NO_TOKENIZER_STATUS) from error
+    extract(directory, out)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ class Lane:
         self._done = 0
         self._restarts = 0
 
+    def start(self) -> None:
+        """Take jobs from now on; the processes start with their models."""
+        for number, slot in enumerate(self._slots):
+            name = f"tokenizer-{self._name}-{number}"
+            self._tasks.add(self._spawn(name, self._work(slot)))
+
     async def serve(self, catalog: Catalog) -> None:
         """Serve these models from now on; returns when every worker has them loaded.
 
@@ -71,14 +77,10 @@ class Lane:
                 raise WorkerFailed(message) from outcome
             if outcome is not None:
                 raise outcome
-        if not self._tasks:
-            for number, slot in enumerate(self._slots):
-                name = f"tokenizer-{self._name}-{number}"
-                self._tasks.add(self._spawn(name, self._work(slot)))
 
     @property
-    def serving(self) -> bool:
-        """True once workers were started."""
+    def started(self) -> bool:
+        """True from start to stop."""
         return bool(self._tasks)
 
     async def submit(self, parts: Sequence[bytes]) -> Reply:
@@ -186,9 +188,14 @@ class Lane:
 
     async def _renew(self, slot: _Slot) -> None:
         fresh = await WorkerProcess.start(self._catalog)
-        async with slot.lock:
-            old, slot.worker = slot.worker, fresh
-            slot.renewing = False
+        try:
+            await slot.lock.acquire()
+        except BaseException:
+            await fresh.kill()
+            raise
+        old, slot.worker = slot.worker, fresh
+        slot.renewing = False
+        slot.lock.release()
         if old is not None:
             self._restarts += 1
             await old.close()

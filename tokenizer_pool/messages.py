@@ -6,6 +6,7 @@ whole object) and `renderers/chat_utils.py`. What does not fit the shapes proved
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ _TEXT_PART_FIELDS: Final = _PART_FIELDS | {"cache_control"}
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "index"})
 _CALL_FUNCTION_FIELDS: Final = frozenset({"name", "arguments"})
 _FUNCTION_FIELDS: Final = frozenset({"name", "description", "parameters", "strict"})
+# Perhaps an integer that the fast template engine would print as a float.
+_HUGE: Final = re.compile(r"\d{19}")
 # A line that some coding clients put first; it differs in each request and vLLM drops it.
 _BILLING_HEADER: Final = "x-anthropic-billing-header"
 
@@ -51,13 +54,12 @@ def _without_billing_header(part: str) -> str:
 
 
 def _part_text(part: Any, allowed: frozenset[str]) -> str:
-    if isinstance(part, str):
-        return part
+    # A bare string is a part too, but vLLM's request model takes it in some places only.
     if isinstance(part, dict) and part.get("type") == "text" and part.keys() <= allowed:
         text = part.get("text")
         if isinstance(text, str):
             return text
-    raise Unproved(MEDIA)
+    raise Unproved(MESSAGE_FIELD if isinstance(part, str) else MEDIA)
 
 
 def _texts(content: Any, role: str, index: int, allowed: frozenset[str]) -> list[str]:
@@ -80,7 +82,7 @@ def _texts(content: Any, role: str, index: int, allowed: frozenset[str]) -> list
 
 def _arguments(raw: Any) -> dict[str, Any]:
     """Tool call arguments as an object; what is not one becomes the empty object, as in vLLM."""
-    if not isinstance(raw, str):
+    if not isinstance(raw, str) or _HUGE.search(raw):
         raise Unproved(MESSAGE_FIELD)
     if not raw:
         return {}

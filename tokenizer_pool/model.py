@@ -5,7 +5,7 @@ used is decided at registration (parity), whether ids may travel by eligibility.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenizer_pool import requests
@@ -58,10 +58,7 @@ class Model:
         """
         stream = requests.wants_stream(document)
         max_tokens = requests.max_tokens(document, kind)
-        if kind is Kind.CHAT:
-            prompt = self._chat(document.values)
-        else:
-            prompt = self._completion(document.values)
+        prompt = self._chat(document) if kind is Kind.CHAT else self._completion(document.values)
         verdict = prompt.verdict
         if verdict is None and not prompt.count:
             verdict = NO_TOKENS
@@ -90,30 +87,32 @@ class Model:
             if not isinstance(text, str):
                 raise InvalidRequest("prompt must be a string", param="prompt")
         else:
-            text, special = self._tokenize_chat(values), values.get("add_special_tokens", False)
+            text, special = self._tokenize_chat(document), values.get("add_special_tokens", False)
         ids = self.encoder.encode(text, special=bool(special))
         return TokenList(model=self.name, count=len(ids), ids=ids_json(ids))
 
-    def _tokenize_chat(self, values: Mapping[str, Any]) -> str:
+    def _tokenize_chat(self, document: Document) -> str:
         # vLLM's endpoint knows neither of these two.
-        known = {k: v for k, v in values.items() if k not in ("reasoning_effort", "documents")}
+        unknown = ("reasoning_effort", "documents")
+        known = {name: v for name, v in document.values.items() if name not in unknown}
         if self.chat is None or self.chat_barrier is not None:
             barrier = self.chat_barrier or NO_TOKENIZER
             raise InvalidRequest(f"cannot render these messages: {barrier.reason}")
         try:
-            return self.chat.prompt(known)
+            return self.chat.prompt(replace(document, values=known))
         except Unproved as unproved:
             reason = unproved.verdict.reason
             raise InvalidRequest(f"cannot render these messages: {reason}") from unproved
         except TemplateRefused as refused:
             raise InvalidRequest(f"the chat template refused: {refused}") from refused
 
-    def _chat(self, values: Mapping[str, Any]) -> _Prompt:
+    def _chat(self, document: Document) -> _Prompt:
+        values = document.values
         verdict = self.chat_barrier or chat_verdict(values) or self._tools_verdict(values)
         if self.chat is None or self.encoder is None:
             return _Prompt(estimate(values["messages"]), b"", verdict or NO_TOKENIZER)
         try:
-            text = self.chat.prompt(values)
+            text = self.chat.prompt(document)
         except Unproved as unproved:
             return _Prompt(estimate(values["messages"]), b"", unproved.verdict)
         except TemplateRefused:

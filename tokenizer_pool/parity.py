@@ -25,14 +25,18 @@ from tokenizer_pool.templates import (
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """`fast` only when every comparison was equal; `reason` says how many, or what differed."""
+    """`fast` only when every comparison was equal; `reason` says how many, or what differed.
+
+    Without `floats`, a template engine was not equal on numbers such as 2.0.
+    """
 
     fast: bool
     reason: str
+    floats: bool = True
 
 
 def prove_encoder(tokenizer: Path, special: Sequence[str]) -> Proof:
-    """Compare fastokens with tokenizers; raises EngineUnavailable when the latter cannot load."""
+    """Compare fastokens with tokenizers on the corpus and around the `special` tokens."""
     reference = ReferenceEncoder(tokenizer)
     try:
         fast = FastEncoder(tokenizer)
@@ -64,9 +68,10 @@ def prove_template(source: str, special_tokens: Mapping[str, str]) -> Proof:
     try:
         fast = FastTemplate(source)
     except TemplateRefused as error:
-        return Proof(False, f"minijinja cannot compile it: {error}")
+        return Proof(False, f"minijinja cannot compile it: {error}".splitlines()[0])
+    parts = template_wants_parts(source)
     rendered = 0
-    for context in corpus.contexts(parts=template_wants_parts(source)):
+    for context in corpus.contexts(parts=parts):
         full = {**special_tokens, **context}
         want = _render(reference, full)
         if _render(fast, full) != want:
@@ -74,7 +79,12 @@ def prove_template(source: str, special_tokens: Mapping[str, str]) -> Proof:
         rendered += want is not None
     if not rendered:
         return Proof(False, "the template refused every conversation of the corpus")
-    return Proof(True, f"equal on {rendered} conversations")
+    floats = all(
+        _render(fast, {**special_tokens, **context})
+        == _render(reference, {**special_tokens, **context})
+        for context in corpus.whole_floats(parts=parts)
+    )
+    return Proof(True, f"equal on {rendered} conversations", floats)
 
 
 def probes(model: str) -> Iterator[bytes]:

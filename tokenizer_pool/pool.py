@@ -58,8 +58,8 @@ class TokenizerPool:
         self._inline = 0
 
     async def start(self) -> None:
-        """Start the workers of the long lane; the short lane starts when a model needs it."""
-        await self._long.serve({})
+        """Open the long lane; the short lane opens when a model needs it."""
+        self._long.start()
 
     async def stop(self) -> None:
         """End all workers; what is waiting fails with WorkerFailed."""
@@ -133,7 +133,7 @@ class TokenizerPool:
     def report(self) -> PoolReport:
         """Models with their engines and why, lanes, and how many bodies were done in place."""
         lanes = [self._long.report()]
-        if self._short.serving:
+        if self._short.started:
             lanes.append(self._short.report())
         return PoolReport(
             models=tuple(entry.report for entry in self._entries.values()),
@@ -150,12 +150,15 @@ class TokenizerPool:
             entries = {name: e for name, e in self._entries.items() if name != without} | added
             catalog = {name: entry.path for name, entry in entries.items()}
             await self._long.serve(catalog)
-            if self._short.serving or any(e.needs_short_lane for e in entries.values()):
+            needed = any(entry.needs_short_lane for entry in entries.values())
+            if needed and not self._short.started:
+                self._short.start()
+            if self._short.started:
                 await self._short.serve(catalog)
             self._entries = entries
 
     async def _submit(self, order: Mapping[str, object], body: bytes) -> Reply:
-        short = self._short.serving and len(body) <= self._settings.inline_max_bytes
+        short = self._short.started and len(body) <= self._settings.inline_max_bytes
         lane = self._short if short else self._long
         meaning, payload = await lane.submit([orjson.dumps(order), body])
         del meaning["peak_memory"]

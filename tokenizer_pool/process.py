@@ -60,8 +60,12 @@ class WorkerProcess:
                 # A Ctrl-C at the terminal is for the gateway, which drains before it stops us.
                 start_new_session=True,
             )
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        worker = cls(process, reader, writer)
+        try:
+            worker = cls(process, *await asyncio.open_unix_connection(sock=ours))
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
         try:
             for name, path in catalog.items():
                 order = {"do": "load", "name": name, "path": None if path is None else str(path)}

@@ -21,8 +21,22 @@ STRIPPED: Final = frozenset(
 )
 PROMPT_KEY: Final = {Kind.CHAT: "messages", Kind.COMPLETION: "prompt"}
 # orjson reads integers beyond 64 bits as floats and prints those with an exponent.
-_EXPONENT: Final = re.compile(rb"\de\d\d")
+_EXPONENT: Final = re.compile(rb"\de\+?\d\d")
 _COMPLETION_MAX_TOKENS: Final = 16
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise InvalidRequest("the body is nested too deeply") from error
+
+
+def _dump_exactly(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except RecursionError as error:
+        raise InvalidRequest("the body is nested too deeply") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +47,8 @@ class Document:
     exact: bool = False
 
     def dump(self, value: Any) -> bytes:
-        """`value` as compact JSON."""
-        if self.exact:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-        return orjson.dumps(value)
+        """`value` as compact JSON; raises InvalidRequest when it is nested too deeply."""
+        return _dump_exactly(value) if self.exact else _dump(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -113,13 +125,6 @@ def _exactly(values: dict[str, Any], body: bytes, prompt_key: str) -> Document:
     if _EXPONENT.search(_dump(rest)):
         return Document(_parse_exactly(body), exact=True)
     return Document(values)
-
-
-def _dump(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError as error:
-        raise InvalidRequest("the body is nested too deeply") from error
 
 
 def model_name(document: Document) -> str | None:

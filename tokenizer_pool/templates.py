@@ -132,6 +132,7 @@ class FastTemplate:
             lstrip_blocks=True,
             undefined_behavior="lenient",
             auto_escape_callback=_no_escape,
+            debug=False,
             fuel=_FUEL,
             pycompat=True,
         )
@@ -144,7 +145,8 @@ class FastTemplate:
         try:
             return str(self._environment.render_template(_NAME, **context))
         except (
-            minijinja.TemplateError, jinja2.TemplateError, RecursionError, TypeError, ValueError,
+            minijinja.TemplateError, jinja2.TemplateError, OverflowError, RecursionError, TypeError,
+            ValueError,
         ) as error:  # fmt: skip
             raise TemplateRefused(str(error)) from error
 

@@ -86,11 +86,19 @@ def _die_with_parent(parent: int) -> None:
         raise SystemExit
 
 
+def _keep_only(descriptor: int) -> None:
+    """Close what came along from the parent: not every event loop closes it when it forks."""
+    os.closerange(sys.stderr.fileno() + 1, descriptor)
+    os.closerange(descriptor + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
 def main() -> None:
     """The command line: the number of the inherited socket, and the parent's process id."""
-    _die_with_parent(int(sys.argv[2]))
+    descriptor, parent = map(int, sys.argv[1:3])
+    _die_with_parent(parent)
+    _keep_only(descriptor)
     worker = Worker()
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
+    with socket.socket(fileno=descriptor) as connection:
         while True:
             try:
                 parts = frames.receive(connection)

@@ -1,0 +1,260 @@
+"""Which requests travel as ids, which as text and why, and that both count alike."""
+
+import json
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tokenizer_pool.conftest import EMBEDDED
+from tests.tokenizer_pool.test_messages import JSON, MESSAGES
+from tokenizer_pool import requests
+from tokenizer_pool.artifact import load_model
+from tokenizer_pool.chat import NeedsReference
+from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.model import Model
+from tokenizer_pool.types import Kind, TokenizedPrompt
+
+USER = {"role": "user", "content": "What's 2+2? 今天 👩‍🚀"}
+RENDERED = (
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+    f"<|im_start|>user\n{USER['content']}<|im_end|>\n<|im_start|>assistant\n"
+)
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+@pytest.fixture(scope="module")
+def reference() -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(EMBEDDED / "tokenizer.json"))
+
+
+def chat(model: Model, **fields: Any) -> TokenizedPrompt:
+    body = json.dumps({"model": "m", "messages": [USER], **fields}).encode()
+    return model.prepare(Kind.CHAT, requests.parse(body, Kind.CHAT))
+
+
+def completion(model: Model, prompt: Any, **fields: Any) -> TokenizedPrompt:
+    body = json.dumps({"model": "m", "prompt": prompt, **fields}).encode()
+    return model.prepare(Kind.COMPLETION, requests.parse(body, Kind.COMPLETION))
+
+
+def sent_ids(prompt: TokenizedPrompt) -> list[int]:
+    document = json.loads(prompt.body(ids=True))
+    ids: list[int]
+    if "prompt" in document:
+        ids = document["prompt"]
+    else:
+        assert document["messages"] == []
+        ids = document["kv_transfer_params"]["prompt_token_ids"]
+    return ids
+
+
+def test_a_chat_travels_as_the_ids_of_its_rendered_template(
+    model: Model, reference: tokenizers.Tokenizer
+) -> None:
+    prompt = chat(model, stream=True, max_tokens=5, temperature=0)
+    assert sent_ids(prompt) == reference.encode(RENDERED, add_special_tokens=False).ids
+    assert prompt.prompt_tokens == len(sent_ids(prompt))
+    assert (prompt.model, prompt.stream, prompt.max_tokens) == ("m", True, 5)
+    assert (prompt.exact, prompt.ineligible) == (True, None)
+    text = json.loads(prompt.body(ids=False))
+    assert text == {
+        "model": "m",
+        "messages": [USER],
+        "stream": True,
+        "max_tokens": 5,
+        "temperature": 0,
+    }
+
+
+def test_a_completion_travels_as_ids(model: Model, reference: tokenizers.Tokenizer) -> None:
+    prompt = completion(model, "once upon a time")
+    assert sent_ids(prompt) == reference.encode("once upon a time").ids
+    assert prompt.max_tokens == 16
+    assert json.loads(prompt.body(ids=False))["prompt"] == "once upon a time"
+
+
+def test_the_clients_own_ids_stay(model: Model) -> None:
+    prompt = completion(model, [5, 6, 7])
+    assert sent_ids(prompt) == [5, 6, 7]
+    assert (prompt.prompt_tokens, prompt.exact) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "exact"),
+    [
+        ({"add_generation_prompt": False}, "add_generation_prompt is off", True),
+        (
+            {
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+                "messages": [USER, {"role": "assistant", "content": "It is"}],
+            },
+            "add_generation_prompt is off",
+            True,
+        ),
+        ({"echo": True}, "echo needs the text of the prompt", True),
+        ({"return_prompt_text": True}, "return_prompt_text", True),
+        ({"use_beam_search": True}, "beam search", True),
+        ({"chat_template": "{{ x }}"}, "the request brings its own template", False),
+        ({"truncate_prompt_tokens": 4}, "truncate_prompt_tokens", False),
+        ({"mm_processor_kwargs": {}}, "mm_processor_kwargs", False),
+        ({"future_field": 1}, "unknown field 'future_field'", False),
+        ({"tools": [TOOL], "tool_choice": "none"}, "tools with tool_choice none", False),
+        (
+            {"chat_template_kwargs": {"tokenize": True}},
+            "chat_template_kwargs names a renderer argument",
+            False,
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "a content part is not text",
+            False,
+        ),
+        (
+            {"messages": [{"role": "user", "content": ["x"]}]},
+            "a message has a field or shape not proved equal",
+            False,
+        ),
+        ({"tools": [{**TOOL, "x": 1}]}, "a tool has a shape not proved equal", False),
+        (
+            {"messages": [{"role": "stranger", "content": "x"}]},
+            "the template refused the messages",
+            False,
+        ),
+    ],
+)
+def test_what_is_on_the_list_goes_as_text(
+    model: Model, fields: dict[str, Any], reason: str, exact: bool
+) -> None:
+    prompt = chat(model, **fields)
+    assert (prompt.ineligible, prompt.exact, prompt.ids) == (reason, exact, b"")
+    assert prompt.prompt_tokens > 0
+    document = json.loads(prompt.body(ids=True))
+    assert document == {"model": "m", "messages": [USER], **fields}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"add_generation_prompt": True},
+        {"echo": False, "truncate_prompt_tokens": None, "chat_template": None},
+        {"tools": [TOOL], "tool_choice": "auto"},
+        {"tools": None, "tool_choice": "none"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"custom": {"a": [1.5]}}},
+        {"reasoning_effort": "high", "documents": [{"title": "a", "text": "b"}]},
+        {"n": 2, "seed": 1, "logprobs": True, "response_format": {"type": "json_object"}},
+        {"metadata": {"a": "b"}, "store": False, "user": "u", "cache_salt": "salt"},
+    ],
+)
+def test_what_changes_nothing_goes_as_ids(model: Model, fields: dict[str, Any]) -> None:
+    prompt = chat(model, **fields)
+    assert prompt.ineligible is None
+    assert prompt.prompt_tokens == len(sent_ids(prompt)) > 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fields", "reason", "count"),
+    [
+        (["a", "a"], {}, "several prompts in one request", 2),
+        ([[1, 2], "a"], {}, "several prompts in one request", 3),
+        ("a", {"echo": True}, "echo needs the text of the prompt", 1),
+        ("a", {"suffix": "b"}, "suffix", 1),
+        (None, {"prompt_embeds": "AAAA"}, "prompt_embeds", 1),
+        ("", {}, "the prompt has no tokens", 0),
+    ],
+)
+def test_completions_on_the_list(
+    model: Model, prompt: Any, fields: dict[str, Any], reason: str, count: int
+) -> None:
+    prepared = completion(model, prompt, **fields)
+    assert (prepared.ineligible, prepared.prompt_tokens) == (reason, count)
+    assert prepared.ids == b""
+
+
+@pytest.mark.parametrize("prompt", [None, 5, [], {}, [1.5], [[]], [[1, "a"]], [True]])
+def test_prompts_that_are_none_are_refused(model: Model, prompt: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        completion(model, prompt)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"tools": ["x"]},
+        {"documents": "x"},
+        {"chat_template_kwargs": [1]},
+        {"reasoning_effort": 5},
+        {"continue_final_message": True},
+    ],
+)
+def test_chats_that_vllm_refuses_are_refused(model: Model, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        chat(model, **fields)
+
+
+def test_trusted_transfer_parameters_leave_no_room_for_ids(model: Model) -> None:
+    raw = json.dumps({"model": "m", "messages": [USER], "kv_transfer_params": {"a": 1}}).encode()
+    document = requests.parse(raw, Kind.CHAT, trusted=True)
+    assert model.prepare(Kind.CHAT, document).ineligible == "the client set kv_transfer_params"
+    stripped = model.prepare(Kind.CHAT, requests.parse(raw, Kind.CHAT))
+    assert stripped.ineligible is None
+    assert json.loads(stripped.body(ids=False)) == {"model": "m", "messages": [USER]}
+
+
+def test_a_model_without_tokenizer_goes_as_text() -> None:
+    prompt = chat(Model("t"))
+    assert (prompt.ineligible, prompt.exact, prompt.ids) == ("no tokenizer", False, b"")
+    assert completion(Model("t"), "x" * 400).prompt_tokens == 101
+
+
+def test_tokenize_answers_as_the_backends_endpoint(
+    model: Model, reference: tokenizers.Tokenizer
+) -> None:
+    def tokens(**fields: Any) -> list[int]:
+        document = requests.parse_tokenize(json.dumps(fields).encode())
+        answer = model.tokenize(document)
+        ids: list[int] = json.loads(answer.ids)
+        assert answer.count == len(ids)
+        return ids
+
+    assert tokens(prompt="a b") == reference.encode("a b").ids
+    assert tokens(messages=[USER]) == reference.encode(RENDERED, add_special_tokens=False).ids
+    assert tokens(messages=[USER], documents="ignored") == tokens(messages=[USER])
+    for bad in ({"prompt": 5}, {"messages": [{"role": "x", "content": "y"}]}, {"messages": [5]}):
+        with pytest.raises(InvalidRequest):
+            tokens(**bad)
+
+
+def test_on_the_loop_only_the_fast_engines_run(embedded_artifact: Any) -> None:
+    quick = load_model("m", embedded_artifact, on_loop=True)
+    assert chat(quick) == chat(load_model("m", embedded_artifact, on_loop=False))
+    # An argument of a kind on which the engines were not compared needs the reference.
+    with pytest.raises(NeedsReference):
+        chat(quick, chat_template_kwargs={"x": [1]})
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+@given(
+    messages=MESSAGES,
+    fields=st.dictionaries(
+        st.sampled_from(["tools", "documents", "chat_template_kwargs", "stop", "max_tokens"]),
+        JSON,
+        max_size=2,
+    ),
+)
+def test_no_json_crashes_a_model(model: Model, messages: Any, fields: dict[str, Any]) -> None:
+    try:
+        prompt = chat(model, messages=messages, **fields)
+    except InvalidRequest:
+        return
+    assert (prompt.ineligible is None) == bool(prompt.ids)
+    if prompt.ids:
+        assert prompt.prompt_tokens == len(sent_ids(prompt))
+    assert json.loads(prompt.body(ids=False))["messages"] == messages

@@ -1,0 +1,157 @@
+"""What comes in is checked, what goes upstream is spliced, and neither can be fooled."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_pool import requests
+from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.types import Kind
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "é"}]}
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+def body(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def refused(raw: bytes, kind: Kind = Kind.CHAT) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as error:
+        requests.parse(raw, kind)
+    return error.value
+
+
+@settings(max_examples=40, deadline=None)
+@given(extra=st.dictionaries(st.text(st.characters(codec="ascii"), max_size=5), JSON, max_size=4))
+def test_the_text_body_is_the_clients_own_document(extra: dict[str, Any]) -> None:
+    sent = extra | CHAT
+    document = requests.parse(body(sent), Kind.CHAT)
+    spliced = requests.upstream_fields(document, Kind.CHAT, "m") + requests.text_prompt(
+        document, Kind.CHAT
+    )
+    kept = {key: value for key, value in sent.items() if key not in requests.STRIPPED}
+    assert json.loads(spliced + b"}") == kept
+
+
+def test_ids_take_the_place_of_the_prompt() -> None:
+    document = requests.parse(body(CHAT), Kind.CHAT)
+    fields = requests.upstream_fields(document, Kind.CHAT, "m")
+    assert json.loads(fields + requests.ids_prompt(Kind.CHAT, b"[1,2]") + b"}") == {
+        "model": "m",
+        "messages": [],
+        "kv_transfer_params": {"prompt_token_ids": [1, 2]},
+    }
+    document = requests.parse(body({"prompt": "x", "n": 1}), Kind.COMPLETION)
+    fields = requests.upstream_fields(document, Kind.COMPLETION, "only")
+    assert json.loads(fields + requests.ids_prompt(Kind.COMPLETION, b"[1]") + b"}") == {
+        "model": "only",
+        "n": 1,
+        "prompt": [1],
+    }
+
+
+@pytest.mark.parametrize("field", sorted(requests.STRIPPED))
+def test_a_client_does_not_steer_the_engine_unless_trusted(field: str) -> None:
+    raw = body(CHAT | {field: {"prompt_token_ids": [1]}})
+    assert field not in requests.parse(raw, Kind.CHAT).values
+    assert field in requests.parse(raw, Kind.CHAT, trusted=True).values
+
+
+def test_integers_of_any_size_survive() -> None:
+    huge = 123456789012345678901234567890
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"const": huge}}}
+    document = requests.parse(body(CHAT | {"tools": [tool]}), Kind.CHAT)
+    assert document.values["tools"] == [tool]
+    assert str(huge).encode() in requests.upstream_fields(document, Kind.CHAT, "m")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b'"text"',
+        b'{"model":"m","messages":[{"role":"user","content":"\xff"}]}',
+        b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}',
+        b'{"model":"m","messages":[{"role":"user","content":"x"}],"temperature":NaN}',
+        b'{"model":"a","model":"b","messages":[{"role":"user","content":"x"}]}',
+        b'{"model":"m","messages":[{"role":"user","content":"x"}],"messages":[{"role":"user"}]}',
+        b'{"model":"m","messages":[' + b"[" * 100_000 + b"]" * 100_000 + b"]}",
+        b'{"model":"m","messages":[{"role":"user"}],"metadata":'
+        + b'{"a":' * 900
+        + b"1"
+        + b"}" * 901,
+    ],
+)
+def test_a_body_that_is_not_one_plain_json_object_is_refused(raw: bytes) -> None:
+    error = refused(raw)
+    assert error.message
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "param"),
+    [
+        ({"model": "m"}, Kind.CHAT, "messages"),
+        ({"model": "m", "messages": []}, Kind.CHAT, "messages"),
+        ({"model": "m", "messages": "hi"}, Kind.CHAT, "messages"),
+        ({"model": "m", "messages": [1]}, Kind.COMPLETION, "prompt"),
+    ],
+)
+def test_a_prompt_is_required(document: Any, kind: Kind, param: str) -> None:
+    assert refused(body(document), kind).param == param
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "want"),
+    [
+        ({}, Kind.CHAT, None),
+        ({"max_tokens": 5}, Kind.CHAT, 5),
+        ({"max_tokens": 5, "max_completion_tokens": 7}, Kind.CHAT, 7),
+        ({"max_tokens": 5, "max_completion_tokens": None}, Kind.CHAT, 5),
+        ({"max_tokens": 5.0}, Kind.CHAT, 5),
+        ({}, Kind.COMPLETION, 16),
+        ({"max_tokens": None}, Kind.COMPLETION, 16),
+        ({"max_tokens": 0}, Kind.COMPLETION, 0),
+    ],
+)
+def test_output_tokens_as_vllm_counts_them(fields: Any, kind: Kind, want: int | None) -> None:
+    assert requests.max_tokens(requests.Document(fields), kind) == want
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "5", [1]])
+def test_output_tokens_that_are_no_count_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match="whole number") as error:
+        requests.max_tokens(requests.Document({"max_tokens": value}), Kind.CHAT)
+    assert error.value.param == "max_tokens"
+
+
+def test_stream_and_model_have_their_types() -> None:
+    assert requests.wants_stream(requests.Document({"stream": True}))
+    assert not requests.wants_stream(requests.Document({"stream": None}))
+    with pytest.raises(InvalidRequest, match="stream"):
+        requests.wants_stream(requests.Document({"stream": "yes"}))
+    with pytest.raises(InvalidRequest, match="model"):
+        requests.model_name(requests.Document({"model": 5}))
+
+
+def test_dumps_are_compact_in_both_parsers() -> None:
+    fast = requests.Document({})
+    exact = requests.Document({}, exact=True)
+    value = {"é": [1, 2.5, None], "b": "\u2028"}
+    assert orjson.loads(exact.dump(value)) == orjson.loads(fast.dump(value)) == value
+    assert b" " not in exact.dump(value)
