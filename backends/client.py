@@ -7,7 +7,7 @@ and what the answers mean (`probe`, `warm`).
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -33,7 +33,10 @@ class ClientLimits:
 
 
 class Client:
-    """Opens exchanges with one backend over pooled connections. `repr` shows the counts."""
+    """Opens exchanges with one backend over pooled connections. `repr` shows the counts.
+
+    `on_answer` may be set to be told the status of each answer that begins.
+    """
 
     def __init__(self, spec: BackendSpec, limits: ClientLimits | None = None) -> None:
         """Raises ValueError when `spec.url` is not http(s)://host[:port] without a path."""
@@ -41,6 +44,7 @@ class Client:
         if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/"):
             raise ValueError(f"backend {spec.name}: not http(s)://host[:port]: {spec.url!r}")
         self.spec = spec
+        self.on_answer: Callable[[int], None] = _ignore
         self.connects = 0
         self.reuses = 0
         self.stale_retries = 0
@@ -150,6 +154,7 @@ class Client:
         stream = connection.new_stream(timeouts)
         connection.send(stream, *request)
         await stream.answered()
+        self.on_answer(stream.status)
         return stream
 
     def _take_idle(self) -> Connection | None:
@@ -204,6 +209,10 @@ class Client:
             raise ValueError("a line break in the path")
         head = f"{start}\r\n{self._fixed_headers}content-length: {length}\r\n{own}\r\n"
         return head.encode("latin-1")
+
+
+def _ignore(_status: int) -> None:
+    """Nobody wants to be told."""
 
 
 def _lines(headers: Sequence[tuple[str, str]]) -> str:

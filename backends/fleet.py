@@ -6,6 +6,7 @@ Lives here: construction, lookup by name, start and stop. Not here: what happens
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from backends.errors import BackendError
 from backends.lifecycle import Lifecycle
 from backends.probe import Probe
 from backends.settings import FleetSettings
-from backends.types import BackendSpec, BackendStatus
+from backends.types import BackendSpec, BackendStatus, State
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -46,7 +47,14 @@ class Fleet:
         """Begin to probe; returns at once. `on_change` tells of each backend that gets READY."""
         for name, client in self._clients.items():
             probe = Probe(client.spec, timeout=self._settings.probe_timeout)
-            life = Lifecycle(client, probe, self._settings, self._on_change, rng=self._rng)
+            life = Lifecycle(
+                client,
+                probe,
+                self._settings,
+                self._on_change,
+                has_peer=partial(self._has_peer, name),
+                rng=self._rng,
+            )
             self._lives[name] = life
             self._tasks.append(self._spawn(f"backend-{name}", life.run()))
 
@@ -75,9 +83,29 @@ class Fleet:
         """
         self._lives[name].report_failure(error)
 
+    def _has_peer(self, name: str) -> bool:
+        """Whether another READY backend serves a class and a model of this one."""
+        own = self._lives[name].status
+        return any(
+            other.spec.name != name
+            and other.state is State.READY
+            and (
+                not own.spec.classes
+                or not other.spec.classes
+                or bool(own.spec.classes & other.spec.classes)
+            )
+            and bool(_models(own) & _models(other))
+            for other in self.statuses()
+        )
+
     async def tokenize(self, name: str, model: str, **question: Any) -> list[int] | None:
         """What the backend's own `/tokenize` makes of `prompt=` or `messages=` (and `tools=`).
 
         None when it is not offered or refuses the question; raises NotServing without an answer.
         """
         return await self._lives[name].probe.tokenize(model, **question)
+
+
+def _models(status: BackendStatus) -> frozenset[str]:
+    found = status.capabilities
+    return frozenset(model.name for model in found.models) if found else frozenset()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from backends.breaker import Breaker
 from backends.channels import prove
 from backends.client import Client
 from backends.errors import BackendError, ConnectError, ConnectionsExhausted, NotServing
@@ -21,9 +22,16 @@ from backends.settings import FleetSettings
 from backends.types import BackendStatus, Capabilities, State
 from backends.warm import Warmer
 
+FAILED_STATUSES = frozenset((500, 502, 504))
+"""Answers that count as failures of the backend; 503 says that it is busy."""
+
 
 class Lifecycle:
-    """Runs one backend's states and reports each change to `on_change`, from the event loop."""
+    """Runs one backend's states and reports each change to `on_change`, from the event loop.
+
+    `has_peer` tells whether another READY backend could take this one's traffic: only then is it
+    put out for failing often (never the last one), and only then eased in when it is back.
+    """
 
     def __init__(
         self,
@@ -32,6 +40,7 @@ class Lifecycle:
         settings: FleetSettings,
         on_change: Callable[[BackendStatus], None],
         *,
+        has_peer: Callable[[], bool],
         rng: Random,
     ) -> None:
         self.client = client
@@ -44,8 +53,12 @@ class Lifecycle:
         self._loop = asyncio.get_running_loop()
         self._checked_at = 0.0
         self._wake = asyncio.Event()
-        self._lost: ConnectError | None = None
+        self._has_peer = has_peer
+        self._breaker = Breaker(settings.breaker)
+        self._ramp: asyncio.TimerHandle | None = None
+        self._lost: BackendError | None = None
         self._suspected = False
+        client.on_answer = self._answered
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -66,14 +79,33 @@ class Lifecycle:
 
     def report_failure(self, error: BackendError) -> None:
         """Traffic saw this. Without a connection it is DOWN at once; else it is asked at once."""
-        if self.status.state is not State.READY or isinstance(error, ConnectionsExhausted):
+        if isinstance(error, ConnectionsExhausted):
             return
         if isinstance(error, ConnectError):
-            self._lost = error
-            self._become(State.DOWN, error.message)
+            self._lose(error)
+        else:
+            self._failed(error.message)
+
+    def _answered(self, status: int) -> None:
+        if status in FAILED_STATUSES:
+            self._failed(f"answered {status}")
+        else:
+            self._breaker.succeeded(self._loop.time())
+
+    def _failed(self, why: str) -> None:
+        if self.status.state is not State.READY:
+            return
+        if self._breaker.failed(self._loop.time()) and self._has_peer():
+            self._lose(NotServing(self.client.spec.name, f"fails too often, at last: {why}"))
         else:
             self._suspected = True
-        self._wake.set()
+            self._wake.set()
+
+    def _lose(self, error: BackendError) -> None:
+        if self.status.state is State.READY:
+            self._lost = error
+            self._become(State.DOWN, error.message)
+            self._wake.set()
 
     async def _become_ready(self) -> None:
         self._become(State.PROBING, "probing")
@@ -84,6 +116,9 @@ class Lifecycle:
         done = await self.warmer.warm_up(found.generate_path, model.name, self._tokens(found))
         self.status = replace(self.status, prefill_rate=done.prefill_rate)
         self._lost, self._suspected = None, False
+        self._breaker.reset()
+        if self._settings.ramp and self._has_peer():
+            self._ease_in(0.0)
         steps = " → ".join(f"{ttft * 1e3:.0f}" for ttft in done.ttfts)
         self._become(State.READY, f"warm, time to first token {steps or '?'} ms")
 
@@ -102,7 +137,6 @@ class Lifecycle:
                 if strikes >= self._settings.health_strikes:
                     raise
                 self._suspected = True
-                await self._pause(self._settings.backoff_first)
             else:
                 strikes = 0
                 if changed:
@@ -117,18 +151,18 @@ class Lifecycle:
         while True:
             if self._lost is not None:
                 raise self._lost
-            if self._suspected:
-                self._suspected = False
-                return False
             due, keep_warm = self._next_check()
             wait = due - self._loop.time()
             if wait <= 0:
+                self._suspected = False
                 return keep_warm
             # A backend in use may fall idle at any time: look again before it can have cooled.
             await self._pause(min(wait, self._settings.warm.keep_after or wait))
 
     def _next_check(self) -> tuple[float, bool]:
         """When the next check is due if nothing changes, and whether it is a keep-warm request."""
+        if self._suspected:
+            return self._checked_at + self._settings.backoff_first, False
         idle_since, keep_after = self.client.idle_since, self._settings.warm.keep_after
         if idle_since is not None and keep_after is not None:
             return max(idle_since, self._checked_at) + keep_after, True
@@ -168,6 +202,21 @@ class Lifecycle:
             pass
         self._wake.clear()
 
+    def _ease_in(self, share: float) -> None:
+        """Give one step more of its limit, and go on until it has all of it."""
+        steps = self._settings.ramp_steps
+        self.status = replace(self.status, share=min(share + 1 / steps, 1.0))
+        if self.status.share < 1.0:
+            self._ramp = self._loop.call_later(self._settings.ramp / steps, self._next_step)
+
+    def _next_step(self) -> None:
+        self._ease_in(self.status.share)
+        self._on_change(self.status)
+
     def _become(self, state: State, reason: str) -> None:
+        if state is not State.READY:
+            if self._ramp is not None:
+                self._ramp.cancel()
+            self.status = replace(self.status, share=1.0)
         self.status = replace(self.status, state=state, reason=reason)
         self._on_change(self.status)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from backends.breaker import BreakerSettings
 from backends.types import BackendSpec
 
 
@@ -12,9 +13,10 @@ class WarmSettings:
 
     A round is `requests` one-token requests in parallel; rounds go on until the median times to
     first token of two rounds on end differ by at most `tolerance` (a share), or `rounds` are over
-    or `time_limit` is. `prompt_tokens` gives each class's typical prompt length, `default_tokens`
-    the others'. `keep_after` is how long a backend may idle before it is sent one more such
-    request (None: never).
+    or `time_limit` is: what has answered by then is warm enough, and the engine slow.
+    `prompt_tokens` gives each class's typical prompt length, `default_tokens` the others'.
+    `keep_after` is how long a backend may idle before it is sent one more such request (None:
+    never).
     """
 
     requests: int = 10
@@ -41,6 +43,9 @@ class FleetSettings:
     timeout must be above the longest prefill, behind which the question may have to wait. From
     DOWN it is probed again after `backoff_first`, doubling up to `backoff_max`, times a random
     0.5 to 1; one that stayed up for `backoff_max` starts over at `backoff_first`.
+
+    A backend that gets READY while another can do its work begins with `1 / ramp_steps` of its
+    limit and gets the whole in that many steps over `ramp` seconds (0: at once).
     """
 
     warm: WarmSettings = WarmSettings()
@@ -50,3 +55,6 @@ class FleetSettings:
     health_strikes: int = 2
     backoff_first: float = 0.5
     backoff_max: float = 30.0
+    ramp: float = 10.0
+    ramp_steps: int = 4
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)

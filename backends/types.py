@@ -68,6 +68,8 @@ class BackendStatus:
     """What `backends` tells the gateway at each change. `reason` is for a person.
 
     `prefill_rate` is in prompt tokens per second, measured by the last warm-up; None before it.
+    `share` (over 0, at most 1) is the part of its limit that it should get now: less than 1 while
+    a backend that has just come back is eased in beside others.
     """
 
     spec: BackendSpec
@@ -75,6 +77,7 @@ class BackendStatus:
     capabilities: Capabilities | None
     reason: str
     prefill_rate: float | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from statistics import median
 import orjson
 
 from backends.client import Client
-from backends.errors import BackendError, NotServing
+from backends.errors import BackendError, NotServing, PhaseTimeout
 from backends.probe import BUSY, one_token_request
 from backends.settings import WarmSettings
 from backends.types import Timeouts
@@ -89,7 +89,7 @@ class Warmer:
         rate: float | None = None
         for _ in range(self._settings.rounds):
             started = loop.time()
-            answers = await self._round(path, model, tokens)
+            answers = await self._round((path, model, tokens), give_up - started)
             served = [answer for answer in answers if answer.status == 200]
             if not served:
                 break
@@ -100,24 +100,26 @@ class Warmer:
                 break
         return WarmUp(tuple(medians), rate)
 
-    async def _round(self, path: str, model: str, tokens: int) -> list[OneToken]:
-        outcomes: list[OneToken | BackendError] = []
+    async def _round(self, shape: tuple[str, str, int], within: float) -> list[OneToken]:
+        """The answers of one round, less those that were too late, unless all were."""
+        answers: list[OneToken] = []
+        late: list[PhaseTimeout] = []
+        failures: list[BackendError] = []
 
         async def one() -> None:
             try:
-                outcomes.append(
-                    await self.one_token(path, model, tokens, self._settings.time_limit)
-                )
+                answers.append(await self.one_token(*shape, within))
+            except PhaseTimeout as error:
+                late.append(error)
             except BackendError as error:
-                outcomes.append(error)
+                failures.append(error)
 
         async with asyncio.TaskGroup() as group:
             for number in range(self._settings.requests):
                 group.create_task(one(), name=f"warm-{self._client.spec.name}-{number}")
-        for outcome in outcomes:
-            if isinstance(outcome, BackendError):
-                raise outcome
-        return [outcome for outcome in outcomes if isinstance(outcome, OneToken)]
+        if failures or not answers:
+            raise [*failures, *late][0]
+        return answers
 
 
 def settled(medians: Sequence[float], tolerance: float) -> bool:

@@ -5,10 +5,12 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
 
+from backends.breaker import BreakerSettings
 from backends.errors import (
     ConnectFailed,
     ConnectionsExhausted,
@@ -144,6 +146,19 @@ def test_settled_means_that_two_rounds_on_end_agree(medians: list[float], expect
     assert settled(medians, tolerance=0.25) is expected
 
 
+async def test_an_engine_too_slow_for_its_warm_up_is_used_all_the_same() -> None:
+    engine = Engine(chat_ids="refused", completion_ids="refused")
+    engine.first_token_delays = [0.0, 0.0, 0.0, 0.0, 60.0, 60.0, 60.0]
+    warm = replace(FAST.warm, time_limit=0.3)
+    async with (
+        engine.serving(),
+        fleet_of(engine.spec(), settings=replace(FAST, warm=warm)) as (fleet, watch),
+    ):
+        await watch.until(State.READY)
+        assert watch.states() == ["probing", "warming", "ready"]
+        assert fleet.client("b1").in_flight == 0
+
+
 async def test_a_warm_up_that_fails_keeps_the_backend_out() -> None:
     engine = Engine(chat_ids="ignored")
     async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
@@ -256,6 +271,91 @@ async def test_one_bad_answer_is_not_enough() -> None:
         await until(lambda: engine.generations() == asked + 2)
         await until(lambda: len(engine.asked("/version")) == 2)
         assert watch.states()[-1] == "ready"
+
+
+# The breaker, and the way back into traffic
+
+TOUCHY = replace(FAST, breaker=BreakerSettings(window=60, failures=3, ratio=0.5), ramp=0.2)
+
+
+async def test_a_backend_that_fails_often_is_put_out_when_another_can_take_its_traffic() -> None:
+    one, two = Engine(), Engine()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(one.serving())
+        await stack.enter_async_context(two.serving())
+        fleet, watch = await stack.enter_async_context(
+            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
+        )
+        await watch.until(State.READY, name="b1")
+        await watch.until(State.READY, name="b2")
+        one.refuse["/v1/completions"] = 500
+        for _ in range(3):
+            await ask(fleet)
+        down = await watch.until(State.DOWN)
+        assert down.reason == "fails too often, at last: answered 500"
+        await watch.until(State.READY, after=watch.seen.index(down))
+
+
+async def test_the_last_backend_of_its_kind_is_never_put_out_for_failing_often() -> None:
+    engine, other_class, other_model = Engine(), Engine(), Engine(models=("n",))
+    async with AsyncExitStack() as stack:
+        for server in (engine, other_class, other_model):
+            await stack.enter_async_context(server.serving())
+        fleet, watch = await stack.enter_async_context(
+            fleet_of(
+                engine.spec("b1", classes=frozenset(("short",))),
+                other_class.spec("b2", classes=frozenset(("long",))),
+                other_model.spec("b3"),
+                settings=TOUCHY,
+            )
+        )
+        for name in ("b1", "b2", "b3"):
+            await watch.until(State.READY, name=name)
+        for _ in range(20):
+            fleet.report_failure("b1", StreamBroken("b1", "reset"))
+        assert watch.states("b1")[-1] == "ready"
+
+
+async def test_a_backend_that_comes_back_beside_another_is_eased_in() -> None:
+    one, two = Engine(), Engine()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(one.serving())
+        await stack.enter_async_context(two.serving())
+        fleet, watch = await stack.enter_async_context(
+            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
+        )
+        await watch.until(State.READY, name="b1")
+        await watch.until(State.READY, name="b2")
+        await until(lambda: all(s.share == 1.0 for s in fleet.statuses()))
+        before = len(watch.seen)
+        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
+        await watch.until(State.READY, after=before)
+        await until(lambda: fleet.statuses()[0].share == 1.0)
+        shares = [s.share for s in watch.seen[before:] if s.state is State.READY]
+        assert shares == [0.25, 0.5, 0.75, 1.0]
+
+
+async def test_losing_a_backend_that_is_being_eased_in_stops_that() -> None:
+    one, two = Engine(), Engine()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(two.serving())
+        server = await stack.enter_async_context(AsyncExitStack())
+        await server.enter_async_context(one.serving())
+        fleet, watch = await stack.enter_async_context(
+            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
+        )
+        await watch.until(State.READY, name="b1")
+        await watch.until(State.READY, name="b2")
+        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
+        eased = await watch.until(State.READY, after=len(watch.seen))
+        assert eased.share == 0.25
+        await server.aclose()
+        lost = len(watch.seen)
+        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
+        await until(lambda: watch.states("b1").count("probing") >= 12)
+        after = [s for s in watch.seen[lost:] if s.spec.name == "b1"]
+        assert {s.share for s in after} == {1.0}
+        assert all(earlier != later for earlier, later in pairwise(after))
 
 
 # The watch of its own accord
