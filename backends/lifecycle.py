@@ -214,9 +214,10 @@ class Lifecycle:
         self._on_change(self.status)
 
     def _become(self, state: State, reason: str) -> None:
-        if state is not State.READY:
-            if self._ramp is not None:
-                self._ramp.cancel()
-            self.status = replace(self.status, share=1.0)
-        self.status = replace(self.status, state=state, reason=reason)
-        self._on_change(self.status)
+        share = self.status.share if state is State.READY else 1.0
+        if self._ramp is not None and state is not State.READY:
+            self._ramp.cancel()
+        changed = replace(self.status, state=state, reason=reason, share=share)
+        if changed != self.status:
+            self.status = changed
+            self._on_change(changed)
