@@ -69,7 +69,7 @@ class Model:
             stream=stream,
             exact=verdict is None or verdict.exact,
             ineligible=None if verdict is None else verdict.reason,
-            fields=requests.upstream_fields(document, kind, self.name),
+            fields=requests.upstream_fields(document, self.name),
             text=requests.text_prompt(document, kind),
             ids=b"" if verdict is not None else requests.ids_prompt(kind, prompt.ids),
         )

@@ -1,16 +1,15 @@
 """Is a fast engine equal to the reference engine for this model? Compared before first use.
 
 A single difference decides for the reference engine; the reason is kept for people to read. The
-backend's own tokenizer is compared elsewhere, over the network, with `probes`.
+backend's own tokenizer is compared elsewhere, over the network.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
-import orjson
 
 from tokenizer_pool import corpus
 from tokenizer_pool.engines import EngineUnavailable, FastEncoder, ReferenceEncoder
@@ -85,15 +84,3 @@ def prove_template(source: str, special_tokens: Mapping[str, str]) -> Proof:
         for context in corpus.whole_floats(parts=parts)
     )
     return Proof(True, f"equal on {rendered} conversations", floats)
-
-
-def probes(model: str) -> Iterator[bytes]:
-    """`/tokenize` bodies for the comparison with a backend: texts, chats, chats with tools."""
-    for text in ("Hello, world! 12345 été 今天 👍🏽", " \n\tx"):
-        yield orjson.dumps({"model": model, "prompt": text})
-    user = {"role": "user", "content": "What's 2+2?"}
-    system = {"role": "system", "content": "You are terse."}
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    for messages in ([user], [system, user, {"role": "assistant", "content": "4"}, user]):
-        yield orjson.dumps({"model": model, "messages": messages})
-    yield orjson.dumps({"model": model, "messages": [system, user], "tools": [tool]})

@@ -16,7 +16,7 @@ from tokenizer_pool.artifact import load_model, read_artifact, report
 from tokenizer_pool.chat import NeedsReference
 from tokenizer_pool.eligibility import NO_TOKENIZER
 from tokenizer_pool.engines import EngineUnavailable
-from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable
+from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable, WorkerFailed
 from tokenizer_pool.lane import Lane, Reply, Spawn
 from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
@@ -69,7 +69,7 @@ class TokenizerPool:
         """Register a model, or replace it; returns when every worker can serve it.
 
         The first time costs seconds (extraction and parity), later a second or less. Raises
-        TokenizerUnavailable, or WorkerFailed when no worker could load it.
+        TokenizerUnavailable, also when no worker could load it.
         """
         settings = self._settings
         path = await artifact_path(source, settings.cache_dir, limit=settings.extract_timeout)
@@ -81,7 +81,10 @@ class TokenizerPool:
             except EngineUnavailable as error:
                 raise TokenizerUnavailable(f"{source.model!r}: {error}") from error
         entry = _Entry(report(artifact, source.model), path, inline)
-        await self._change({source.model: entry})
+        try:
+            await self._change({source.model: entry})
+        except WorkerFailed as error:
+            raise TokenizerUnavailable(f"{source.model!r}: {error}") from error
         return entry.report
 
     async def add_text_model(self, model: str) -> ModelReport:

@@ -6,7 +6,7 @@ readers can see two requests in it. Nothing here knows a tokenizer.
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -41,9 +41,13 @@ def _dump_exactly(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed body. `exact` means that Python's parser was needed to keep its numbers."""
+    """A parsed body: all its `values`, and those beside the prompt as the JSON object `rest`.
+
+    `exact` means that Python's parser was needed to keep its numbers.
+    """
 
     values: dict[str, Any]
+    rest: bytes = b"{}"
     exact: bool = False
 
     def dump(self, value: Any) -> bytes:
@@ -75,11 +79,13 @@ def parse(body: bytes, kind: Kind, *, trusted: bool = False) -> Document:
 
     What a client may not steer is taken out unless its key is trusted.
     """
-    document = _parse(body, kind)
-    if not trusted and not STRIPPED.isdisjoint(document.values):
-        kept = {key: value for key, value in document.values.items() if key not in STRIPPED}
-        return replace(document, values=kept)
-    return document
+    values = _load(body)
+    prompt_key = PROMPT_KEY[kind]
+    if prompt_key not in values:
+        raise InvalidRequest(f"{prompt_key} is required", param=prompt_key)
+    if kind is Kind.CHAT:
+        _check_messages(values)
+    return _document(values, body, prompt_key, frozenset() if trusted else STRIPPED)
 
 
 def parse_tokenize(body: bytes) -> Document:
@@ -87,7 +93,7 @@ def parse_tokenize(body: bytes) -> Document:
     values = _load(body)
     if "messages" in values:
         _check_messages(values)
-    return _exactly(values, body, "messages" if "messages" in values else "prompt")
+    return _document(values, body, "messages" if "messages" in values else "prompt", frozenset())
 
 
 def _load(body: bytes) -> dict[str, Any]:
@@ -106,25 +112,28 @@ def _check_messages(values: dict[str, Any]) -> None:
         raise InvalidRequest("messages must be a list with at least one message", param="messages")
 
 
-def _parse(body: bytes, kind: Kind) -> Document:
-    values = _load(body)
-    prompt_key = PROMPT_KEY[kind]
-    if prompt_key not in values:
-        raise InvalidRequest(f"{prompt_key} is required", param=prompt_key)
-    if kind is Kind.CHAT:
-        _check_messages(values)
-    return _exactly(values, body, prompt_key)
-
-
-def _exactly(values: dict[str, Any], body: bytes, prompt_key: str) -> Document:
-    """Fall back to Python's parser where the fast one may have lost something."""
+def _document(
+    values: dict[str, Any], body: bytes, prompt_key: str, stripped: frozenset[str]
+) -> Document:
     # Said twice, the keys that decide would let another reader see another request.
-    if body.count(b'"model"') > 1 or body.count(b'"%b"' % prompt_key.encode()) > 1:
-        return Document(_parse_exactly(body), exact=True)
-    rest = {key: value for key, value in values.items() if key != prompt_key}
-    if _EXPONENT.search(_dump(rest)):
-        return Document(_parse_exactly(body), exact=True)
-    return Document(values)
+    exact = body.count(b'"model"') > 1 or body.count(b'"%b"' % prompt_key.encode()) > 1
+    if not exact:
+        document = _split(values, prompt_key, stripped, exact=False)
+        if not _EXPONENT.search(document.rest):
+            return document
+    return _split(_parse_exactly(body), prompt_key, stripped, exact=True)
+
+
+def _split(
+    values: dict[str, Any], prompt_key: str, stripped: frozenset[str], *, exact: bool
+) -> Document:
+    if not stripped.isdisjoint(values):
+        values = {key: value for key, value in values.items() if key not in stripped}
+    if values.get("model", "") is None:
+        del values["model"]
+    rest = values.copy()
+    rest.pop(prompt_key, None)
+    return Document(values, _dump_exactly(rest) if exact else _dump(rest), exact)
 
 
 def model_name(document: Document) -> str | None:
@@ -163,14 +172,16 @@ def max_tokens(document: Document, kind: Kind) -> int | None:
     return asked if newer is None else newer
 
 
-def upstream_fields(document: Document, kind: Kind, model: str) -> bytes:
+def upstream_fields(document: Document, model: str) -> bytes:
     """The object that goes upstream, without its prompt and without its closing brace.
 
     It is never empty: the model is named even where the client left it out.
     """
-    kept = {**document.values, "model": model}
-    del kept[PROMPT_KEY[kind]]
-    return document.dump(kept)[:-1]
+    fields = document.rest[:-1]
+    if "model" in document.values:
+        return fields
+    named = b'{"model":%b' % orjson.dumps(model)
+    return named if fields == b"{" else b"%b,%b" % (named, fields[1:])
 
 
 def text_prompt(document: Document, kind: Kind) -> bytes:

@@ -40,28 +40,33 @@ def refused(raw: bytes, kind: Kind = Kind.CHAT) -> InvalidRequest:
 def test_the_text_body_is_the_clients_own_document(extra: dict[str, Any]) -> None:
     sent = extra | CHAT
     document = requests.parse(body(sent), Kind.CHAT)
-    spliced = requests.upstream_fields(document, Kind.CHAT, "m") + requests.text_prompt(
-        document, Kind.CHAT
-    )
+    spliced = requests.upstream_fields(document, "m") + requests.text_prompt(document, Kind.CHAT)
     kept = {key: value for key, value in sent.items() if key not in requests.STRIPPED}
     assert json.loads(spliced + b"}") == kept
 
 
 def test_ids_take_the_place_of_the_prompt() -> None:
     document = requests.parse(body(CHAT), Kind.CHAT)
-    fields = requests.upstream_fields(document, Kind.CHAT, "m")
+    fields = requests.upstream_fields(document, "m")
     assert json.loads(fields + requests.ids_prompt(Kind.CHAT, b"[1,2]") + b"}") == {
         "model": "m",
         "messages": [],
         "kv_transfer_params": {"prompt_token_ids": [1, 2]},
     }
     document = requests.parse(body({"prompt": "x", "n": 1}), Kind.COMPLETION)
-    fields = requests.upstream_fields(document, Kind.COMPLETION, "only")
+    fields = requests.upstream_fields(document, "only")
     assert json.loads(fields + requests.ids_prompt(Kind.COMPLETION, b"[1]") + b"}") == {
         "model": "only",
         "n": 1,
         "prompt": [1],
     }
+
+
+@pytest.mark.parametrize("extra", [{}, {"model": None}, {"n": 1}, {"model": None, "n": 1}])
+def test_a_request_without_a_model_gets_one(extra: dict[str, Any]) -> None:
+    document = requests.parse(body({"prompt": "x"} | extra), Kind.COMPLETION)
+    fields = requests.upstream_fields(document, 'the "only"')
+    assert json.loads(fields + b"}") == extra | {"model": 'the "only"'}
 
 
 @pytest.mark.parametrize("field", sorted(requests.STRIPPED))
@@ -76,7 +81,7 @@ def test_integers_of_any_size_survive() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"const": huge}}}
     document = requests.parse(body(CHAT | {"tools": [tool]}), Kind.CHAT)
     assert document.values["tools"] == [tool]
-    assert str(huge).encode() in requests.upstream_fields(document, Kind.CHAT, "m")
+    assert str(huge).encode() in requests.upstream_fields(document, "m")
 
 
 @pytest.mark.parametrize(
