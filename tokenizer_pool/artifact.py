@@ -6,6 +6,7 @@ finding a model's files is `source`.
 
 import hashlib
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -124,18 +125,24 @@ def _barrier(reason: str | None) -> Ineligible | None:
     return None if reason is None else Ineligible(reason, exact=False)
 
 
-def load_model(name: str, path: Path, *, on_loop: bool) -> Model:
+def load_model(name: str, path: Path, *, on_loop: bool, cache_bytes: int = 0) -> Model:
     """The model with its engines, loaded; for a tenth of a second to two.
 
     On the event loop it gets no reference engine: what needs one goes to a worker.
+    `cache_bytes` bounds the fast engine's cache of text segments (0: none).
     """
     artifact = read_artifact(path)
     tokenizer = path / "tokenizer.json"
+    reference = cache(partial(ReferenceEncoder, tokenizer))
     encoder: EncodeEngine
-    encoder = FastEncoder(tokenizer) if artifact.fast_encoder else ReferenceEncoder(tokenizer)
+    if artifact.fast_encoder:
+        encoder = FastEncoder(tokenizer, cache_bytes=cache_bytes)
+    else:
+        encoder = reference()
     return Model(
         name=name,
         encoder=encoder,
+        reference=reference,
         chat=_chat(artifact, on_loop=on_loop),
         chat_barrier=_barrier(artifact.chat_barrier),
         completion_barrier=_barrier(artifact.completion_barrier),

@@ -27,8 +27,9 @@ class _Rule:
 
 
 _COMMON: Final[dict[str, _Rule]] = {
-    "truncate_prompt_tokens": _Rule((None,), Ineligible("truncate_prompt_tokens", exact=False)),
-    "truncation_side": _Rule((None,), Ineligible("truncation_side", exact=False)),
+    "truncate_prompt_tokens": _Rule((None,), Ineligible("truncate_prompt_tokens")),
+    # Without the field above it says nothing.
+    "truncation_side": _Rule((None, "left", "right"), Ineligible("truncation_side", exact=False)),
     "use_beam_search": _Rule((False,), Ineligible("beam search")),
     "echo": _Rule((None, False), Ineligible("echo needs the text of the prompt")),
     "media_io_kwargs": _Rule((None,), Ineligible("media_io_kwargs", exact=False)),

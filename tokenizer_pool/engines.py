@@ -13,6 +13,8 @@ import orjson
 import tokenizers
 from numpy.typing import NDArray
 
+from tokenizer_pool.types import CacheReport
+
 Ids = NDArray[numpy.uint32]
 
 
@@ -27,6 +29,10 @@ class EncodeEngine(Protocol):
 
     def encode(self, text: str, *, special: bool) -> Ids:
         """The ids of `text`, with the tokenizer's own special tokens around when `special`."""
+        ...
+
+    def cache_report(self) -> CacheReport:
+        """What the engine's cache of text segments has saved so far."""
         ...
 
 
@@ -46,6 +52,17 @@ class ReferenceEncoder:
         encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)[0]
         return numpy.array(encoding.ids, dtype=numpy.uint32)
 
+    def cache_report(self) -> CacheReport:
+        return CacheReport()
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of the ids, special tokens included."""
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    def tokens(self, ids: list[int]) -> list[str]:
+        """The tokens as the vocabulary spells them."""
+        return [self._tokenizer.id_to_token(number) or "" for number in ids]
+
     def vocabulary(self) -> int:
         """Number of tokens, added ones included."""
         return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
@@ -56,18 +73,29 @@ class FastEncoder:
 
     name = "fastokens"
 
-    def __init__(self, path: Path) -> None:
-        """Raises EngineUnavailable when fastokens does not know this kind of tokenizer."""
+    def __init__(self, path: Path, *, cache_bytes: int = 0) -> None:
+        """`cache_bytes` bounds its cache of the text between added tokens; 0 is no cache.
+
+        Raises EngineUnavailable when fastokens does not know this kind of tokenizer.
+        """
         try:
             self._tokenizer = fastokens.Tokenizer.from_file(str(path))
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise EngineUnavailable(str(error)) from error
+        if cache_bytes:
+            self._tokenizer.enable_segment_cache(cache_bytes)
         # Its first call builds tables for some 100 ms; no request shall pay for that.
         self.encode("warm up", special=True)
 
     def encode(self, text: str, *, special: bool) -> Ids:
         flat, _ = self._tokenizer.encode_batch_flat([text], add_special_tokens=special)
         return numpy.frombuffer(flat, dtype="<u4")
+
+    def cache_report(self) -> CacheReport:
+        stats = self._tokenizer.segment_cache_stats()
+        if stats is None:
+            return CacheReport()
+        return CacheReport(stats["hits"], stats["misses"], stats["hit_bytes"], stats["miss_bytes"])
 
 
 def ids_json(ids: Ids) -> bytes:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from tokenizer_pool.errors import PoolBusy, WorkerFailed
-from tokenizer_pool.process import WORKER_GONE, Catalog, WorkerProcess, peak_memory
-from tokenizer_pool.types import LaneReport, PoolSettings
+from tokenizer_pool.process import WORKER_GONE, Catalog, WorkerProcess
+from tokenizer_pool.types import CacheReport, LaneReport, PoolSettings
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 Reply = tuple[dict[str, Any], list[bytes]]
@@ -38,6 +38,13 @@ class _Slot:
         self.worker: WorkerProcess | None = None
         self.lock = asyncio.Lock()
         self.renewing = False
+        self.cache = CacheReport()
+
+    def seat(self, worker: WorkerProcess | None) -> WorkerProcess | None:
+        """Put a worker here, or none; returns the one that was here."""
+        before, self.worker = self.worker, worker
+        self.cache = CacheReport()
+        return before
 
 
 class Lane:
@@ -55,6 +62,7 @@ class Lane:
         self._seconds = 0.01
         self._done = 0
         self._restarts = 0
+        self._cache = CacheReport()
 
     def start(self) -> None:
         """Take jobs from now on; the processes start with their models."""
@@ -124,6 +132,7 @@ class Lane:
             queued_bytes=self._queued_bytes,
             done=self._done,
             restarts=self._restarts,
+            cache=self._cache,
         )
 
     def worker_pids(self) -> tuple[int, ...]:
@@ -149,7 +158,8 @@ class Lane:
             started = clock()
             try:
                 if slot.worker is None:
-                    slot.worker = await WorkerProcess.start(self._catalog)
+                    slot.seat(await self._fresh())
+                    assert slot.worker is not None
                 head, *payload = await slot.worker.call(job.parts, limit=self._settings.job_timeout)
             except WORKER_GONE:
                 self._restarts += 1
@@ -158,9 +168,9 @@ class Lane:
             self._seconds += _SMOOTHING * (clock() - started - self._seconds)
             self._done += 1
             meaning = orjson.loads(head)
+            self._account(slot, meaning)
             if not job.reply.done():
                 job.reply.set_result((meaning, payload))
-            self._watch_memory(slot, peak_memory(meaning))
             return
         if not job.reply.done():
             job.reply.set_exception(
@@ -168,12 +178,20 @@ class Lane:
             )
 
     async def _discard(self, slot: _Slot) -> None:
-        worker, slot.worker = slot.worker, None
+        worker = slot.seat(None)
         if worker is not None:
             await worker.kill()
 
-    def _watch_memory(self, slot: _Slot, peak: int) -> None:
-        if peak > self._settings.worker_memory and not slot.renewing:
+    async def _fresh(self) -> WorkerProcess:
+        cache_bytes = self._settings.segment_cache_bytes
+        return await WorkerProcess.start(self._catalog, cache_bytes=cache_bytes)
+
+    def _account(self, slot: _Slot, meaning: dict[str, Any]) -> None:
+        """Take what the worker tells of itself out of its reply."""
+        cache = CacheReport(**meaning.pop("cache"))
+        self._cache += cache - slot.cache
+        slot.cache = cache
+        if meaning.pop("peak_memory") > self._settings.worker_memory and not slot.renewing:
             slot.renewing = True
             task = self._spawn(f"tokenizer-{self._name}-renew", self._recycle(slot))
             self._tasks.add(task)
@@ -187,13 +205,13 @@ class Lane:
             slot.renewing = False
 
     async def _renew(self, slot: _Slot) -> None:
-        fresh = await WorkerProcess.start(self._catalog)
+        fresh = await self._fresh()
         try:
             await slot.lock.acquire()
         except BaseException:
             await fresh.kill()
             raise
-        old, slot.worker = slot.worker, fresh
+        old = slot.seat(fresh)
         slot.renewing = False
         slot.lock.release()
         if old is not None:

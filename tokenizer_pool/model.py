@@ -4,9 +4,9 @@ Runs the same in a worker process and on the event loop. Engines are given; whet
 used is decided at registration (parity), whether ids may travel by eligibility.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from tokenizer_pool import requests
 from tokenizer_pool.chat import Chat
@@ -21,14 +21,16 @@ from tokenizer_pool.eligibility import (
     chat_verdict,
     completion_verdict,
 )
-from tokenizer_pool.engines import EncodeEngine, ids_json
+from tokenizer_pool.engines import EncodeEngine, ReferenceEncoder, ids_json
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.messages import Unproved, estimate
+from tokenizer_pool.prefix import prefix_hashes
 from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateRefused
 from tokenizer_pool.types import Kind, TokenizedPrompt, TokenList
 
-_BYTES_PER_TOKEN = 4
+_BYTES_PER_TOKEN: Final = 4
+_MAX_ID: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,19 @@ class _Prompt:
     count: int
     ids: bytes
     verdict: Ineligible | None = None
+    prefix: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A served model. Without `encoder` its requests go as text and are counted by guess."""
+    """A served model. Without `encoder` its requests go as text and are counted by guess.
+
+    `reference` loads the reference engine when it is first needed, which alone can decode.
+    """
 
     name: str
     encoder: EncodeEngine | None = None
+    reference: Callable[[], ReferenceEncoder] | None = None
     chat: Chat | None = None
     chat_barrier: Ineligible | None = None
     completion_barrier: Ineligible | None = None
@@ -59,6 +66,7 @@ class Model:
         stream = requests.wants_stream(document)
         max_tokens = requests.max_tokens(document, kind)
         prompt = self._chat(document) if kind is Kind.CHAT else self._completion(document.values)
+        prompt = _truncated(prompt, document.values.get("truncate_prompt_tokens"))
         verdict = prompt.verdict
         if verdict is None and not prompt.count:
             verdict = NO_TOKENS
@@ -72,6 +80,7 @@ class Model:
             fields=requests.upstream_fields(document, self.name),
             text=requests.text_prompt(document, kind),
             ids=b"" if verdict is not None else requests.ids_prompt(kind, prompt.ids),
+            prefix=prompt.prefix,
         )
 
     def tokenize(self, document: Document) -> TokenList:
@@ -89,7 +98,19 @@ class Model:
         else:
             text, special = self._tokenize_chat(document), values.get("add_special_tokens", False)
         ids = self.encoder.encode(text, special=bool(special))
-        return TokenList(model=self.name, count=len(ids), ids=ids_json(ids))
+        strings = None
+        if values.get("return_token_strs") and self.reference is not None:
+            strings = requests.dump_strings(self.reference().tokens(ids.tolist()))
+        return TokenList(model=self.name, count=len(ids), ids=ids_json(ids), strings=strings)
+
+    def detokenize(self, values: Mapping[str, Any]) -> str:
+        """The text of a `/detokenize` request's `tokens`; raises InvalidRequest."""
+        tokens: Any = values.get("tokens")
+        if self.reference is None:
+            raise InvalidRequest(f"the tokenizer of {self.name!r} is not known here", param="model")
+        if tokens != [] and (not _is_ids(tokens) or max(tokens) > _MAX_ID):
+            raise InvalidRequest("tokens must be a list of token ids", param="tokens")
+        return self.reference().decode(tokens)
 
     def _tokenize_chat(self, document: Document) -> str:
         # vLLM's endpoint knows neither of these two.
@@ -162,7 +183,17 @@ class Model:
             count = len(text.encode()) // _BYTES_PER_TOKEN + 1
             return _Prompt(count, b"", verdict or NO_TOKENIZER)
         ids = self.encoder.encode(text, special=special)
-        return _Prompt(len(ids), b"" if verdict is not None else ids_json(ids), verdict)
+        dumped = b"" if verdict is not None else ids_json(ids)
+        return _Prompt(len(ids), dumped, verdict, prefix_hashes(ids))
+
+
+def _truncated(prompt: _Prompt, limit: Any) -> _Prompt:
+    """The prompt as vLLM will cut it to `limit` tokens; -1 stands for a length unknown here."""
+    if limit is None or prompt.verdict is None:
+        return prompt
+    if type(limit) is int and limit >= 0:
+        return replace(prompt, count=min(prompt.count, limit), prefix=())
+    return replace(prompt, verdict=replace(prompt.verdict, exact=False), prefix=())
 
 
 def _is_ids(prompt: Any) -> bool:

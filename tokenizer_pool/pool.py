@@ -22,6 +22,7 @@ from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
 from tokenizer_pool.source import artifact_path
 from tokenizer_pool.types import (
+    CacheReport,
     Kind,
     ModelReport,
     PoolReport,
@@ -77,7 +78,7 @@ class TokenizerPool:
         inline = None
         if artifact.fast:
             try:
-                inline = await asyncio.to_thread(load_model, source.model, path, on_loop=True)
+                inline = await asyncio.to_thread(self._load, source.model, path)
             except EngineUnavailable as error:
                 raise TokenizerUnavailable(f"{source.model!r}: {error}") from error
         entry = _Entry(report(artifact, source.model), path, inline)
@@ -123,6 +124,7 @@ class TokenizerPool:
         order = {"do": "prepare", "kind": kind.value, "trusted": trusted}
         meaning, payload = await self._submit(order, body)
         fields, text, ids = payload
+        meaning["prefix"] = tuple(meaning["prefix"])
         return TokenizedPrompt(**meaning, fields=fields, text=text, ids=ids)
 
     async def tokenize(self, body: bytes) -> TokenList:
@@ -130,23 +132,38 @@ class TokenizerPool:
 
         Raises InvalidRequest (also for what we cannot render exactly), PoolBusy, WorkerFailed.
         """
-        meaning, (ids,) = await self._submit({"do": "tokenize"}, body)
-        return TokenList(**meaning, ids=ids)
+        meaning, (ids, *strings) = await self._submit({"do": "tokenize"}, body)
+        return TokenList(**meaning, ids=ids, strings=strings[0] if strings else None)
+
+    async def detokenize(self, body: bytes) -> bytes:
+        """The answer to a `/detokenize` body, `{"prompt": ...}`, as vLLM's endpoint has it.
+
+        Raises InvalidRequest, PoolBusy, WorkerFailed.
+        """
+        _, (answer,) = await self._submit({"do": "detokenize"}, body)
+        return answer
 
     def report(self) -> PoolReport:
         """Models with their engines and why, lanes, and how many bodies were done in place."""
         lanes = [self._long.report()]
         if self._short.started:
             lanes.append(self._short.report())
+        encoders = (e.inline.encoder for e in self._entries.values() if e.inline is not None)
+        caches = (encoder.cache_report() for encoder in encoders if encoder is not None)
         return PoolReport(
             models=tuple(entry.report for entry in self._entries.values()),
             lanes=tuple(lanes),
             inline=self._inline,
+            inline_cache=sum(caches, CacheReport()),
         )
 
     def worker_pids(self) -> tuple[int, ...]:
         """The process ids of all running workers."""
         return self._long.worker_pids() + self._short.worker_pids()
+
+    def _load(self, name: str, path: Path) -> Model:
+        cache_bytes = self._settings.segment_cache_bytes
+        return load_model(name, path, on_loop=True, cache_bytes=cache_bytes)
 
     async def _change(self, added: dict[str, _Entry], without: str | None = None) -> None:
         async with self._changing:
@@ -164,7 +181,6 @@ class TokenizerPool:
         short = self._short.started and len(body) <= self._settings.inline_max_bytes
         lane = self._short if short else self._long
         meaning, payload = await lane.submit([orjson.dumps(order), body])
-        del meaning["peak_memory"]
         if "invalid" in meaning:
             raise InvalidRequest(meaning["invalid"], param=meaning["param"], code=meaning["code"])
         return meaning, payload

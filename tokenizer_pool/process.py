@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import orjson
 
@@ -41,8 +41,11 @@ class WorkerProcess:
         return self._process.pid
 
     @classmethod
-    async def start(cls, catalog: Catalog) -> Self:
-        """Start a process and load every model; raises one of WORKER_GONE when it fails."""
+    async def start(cls, catalog: Catalog, *, cache_bytes: int) -> Self:
+        """Start a process and load every model; raises one of WORKER_GONE when it fails.
+
+        `cache_bytes` bounds each model's cache of text segments.
+        """
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
@@ -68,7 +71,12 @@ class WorkerProcess:
             raise
         try:
             for name, path in catalog.items():
-                order = {"do": "load", "name": name, "path": None if path is None else str(path)}
+                order = {
+                    "do": "load",
+                    "name": name,
+                    "path": None if path is None else str(path),
+                    "cache_bytes": cache_bytes,
+                }
                 await worker.call([orjson.dumps(order)], limit=_LOAD_TIMEOUT)
         except BaseException:
             await worker.kill()
@@ -97,8 +105,3 @@ class WorkerProcess:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
-
-
-def peak_memory(meaning: Mapping[str, Any]) -> int:
-    """The peak memory in bytes that a worker reports in each reply."""
-    return int(meaning.get("peak_memory", 0))

@@ -96,6 +96,11 @@ def parse_tokenize(body: bytes) -> Document:
     return _document(values, body, "messages" if "messages" in values else "prompt", frozenset())
 
 
+def parse_detokenize(body: bytes) -> Document:
+    """The body of a `/detokenize` request: an object with `tokens`."""
+    return Document(_load(body))
+
+
 def _load(body: bytes) -> dict[str, Any]:
     try:
         values = orjson.loads(body)
@@ -199,6 +204,11 @@ def ids_prompt(kind: Kind, ids: bytes) -> bytes:
     if kind is Kind.COMPLETION:
         return b',"prompt":%b' % ids
     return b',"messages":[],"kv_transfer_params":{"prompt_token_ids":%b}' % ids
+
+
+def dump_strings(strings: list[str]) -> bytes:
+    """Tokens as the vocabulary spells them, as a JSON array."""
+    return orjson.dumps(strings)
 
 
 def dump_ids(ids: list[int]) -> bytes:

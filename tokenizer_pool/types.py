@@ -30,6 +30,8 @@ class PoolSettings:
     only when a model needs it. A lane holds at most `queue_limit` waiting bodies and
     `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed; one
     whose peak memory passed `worker_memory` is replaced when its work is done.
+    `segment_cache_bytes` bounds, per process and model, the memory of text segments that were
+    encoded before, for all tenants together; 0 switches it off (docs/adr/0006).
     """
 
     cache_dir: Path
@@ -41,6 +43,7 @@ class PoolSettings:
     job_timeout: float = 20.0
     worker_memory: int = 2 * 1024**3
     extract_timeout: float = 300.0
+    segment_cache_bytes: int = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,32 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheReport:
+    """Text segments that were encoded before (hits) or not, and the bytes of their text."""
+
+    hits: int = 0
+    misses: int = 0
+    hit_bytes: int = 0
+    miss_bytes: int = 0
+
+    def __add__(self, other: "CacheReport") -> "CacheReport":
+        return CacheReport(
+            self.hits + other.hits,
+            self.misses + other.misses,
+            self.hit_bytes + other.hit_bytes,
+            self.miss_bytes + other.miss_bytes,
+        )
+
+    def __sub__(self, other: "CacheReport") -> "CacheReport":
+        return CacheReport(
+            self.hits - other.hits,
+            self.misses - other.misses,
+            self.hit_bytes - other.hit_bytes,
+            self.miss_bytes - other.miss_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LaneReport:
     """A lane's workers (running / wanted), what waits in it, and what has happened to it."""
 
@@ -72,6 +101,7 @@ class LaneReport:
     queued_bytes: int
     done: int
     restarts: int
+    cache: CacheReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +109,20 @@ class PoolReport:
     models: tuple[ModelReport, ...]
     lanes: tuple[LaneReport, ...]
     inline: int
+    inline_cache: CacheReport = CacheReport()
 
 
 @dataclass(frozen=True, slots=True)
 class TokenList:
-    """Token ids as a ready JSON array, so that nobody iterates over them on the loop."""
+    """Token ids as a ready JSON array, so that nobody iterates over them on the loop.
+
+    `strings` has the tokens as the vocabulary spells them, where the request wanted them.
+    """
 
     model: str
     count: int
     ids: bytes = field(repr=False)
+    strings: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +132,8 @@ class TokenizedPrompt:
     The upstream body is spliced from ready bytes: `fields` is the JSON object without its
     prompt and without the closing brace, `text` and `ids` are the two ways to say the prompt.
     `ids` is empty when this request is not eligible for the ids channel, and `ineligible` says
-    why. `exact` is False when the count is an estimate.
+    why. `exact` is False when the count is an estimate. `prefix` has a hash for each beginning of
+    the prompt that is a multiple of 128 tokens long (tokenizer_pool.prefix).
     """
 
     model: str
@@ -109,6 +145,7 @@ class TokenizedPrompt:
     fields: bytes = field(default=b"", repr=False)
     text: bytes = field(default=b"", repr=False)
     ids: bytes = field(default=b"", repr=False)
+    prefix: tuple[int, ...] = field(default=(), repr=False)
 
     def body(self, *, ids: bool) -> bytes:
         """The upstream JSON document, with token ids where wanted and available, else text."""

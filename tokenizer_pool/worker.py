@@ -21,7 +21,7 @@ from tokenizer_pool.artifact import load_model
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
-from tokenizer_pool.types import Kind
+from tokenizer_pool.types import CacheReport, Kind
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -41,24 +41,40 @@ class Worker:
             meaning = {"invalid": error.message, "param": error.param, "code": error.code}
             payload = []
         meaning["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        meaning["cache"] = self._cache_report()
         return [orjson.dumps(meaning), *payload]
+
+    def _cache_report(self) -> CacheReport:
+        encoders = (model.encoder for model in self._models.values())
+        reports = (encoder.cache_report() for encoder in encoders if encoder is not None)
+        return sum(reports, CacheReport())
+
+    def _load(self, name: str, path: str | None, cache_bytes: int) -> None:
+        if path is None:
+            self._models[name] = Model(name)
+        else:
+            self._models[name] = load_model(
+                name, Path(path), on_loop=False, cache_bytes=cache_bytes
+            )
 
     def _do(
         self, order: dict[str, Any], payload: list[bytes]
     ) -> tuple[dict[str, Any], list[bytes]]:
         match order["do"]:
             case "load":
-                name, path = order["name"], order["path"]
-                self._models[name] = (
-                    Model(name) if path is None else load_model(name, Path(path), on_loop=False)
-                )
+                self._load(order["name"], order["path"], order["cache_bytes"])
                 return {}, []
             case "prepare":
                 return self._prepare(Kind(order["kind"]), payload[0], trusted=order["trusted"])
             case "tokenize":
                 document = requests.parse_tokenize(payload[0])
                 tokens = resolve(self._models, document).tokenize(document)
-                return {"model": tokens.model, "count": tokens.count}, [tokens.ids]
+                strings = [] if tokens.strings is None else [tokens.strings]
+                return {"model": tokens.model, "count": tokens.count}, [tokens.ids, *strings]
+            case "detokenize":
+                document = requests.parse_detokenize(payload[0])
+                text = resolve(self._models, document).detokenize(document.values)
+                return {}, [orjson.dumps({"prompt": text})]
             case unknown:
                 raise AssertionError(f"the pool asked for {unknown!r}")
 
@@ -74,6 +90,7 @@ class Worker:
             "stream": prompt.stream,
             "exact": prompt.exact,
             "ineligible": prompt.ineligible,
+            "prefix": prompt.prefix,
         }
         return meaning, [prompt.fields, prompt.text, prompt.ids]
 

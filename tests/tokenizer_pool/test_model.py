@@ -99,7 +99,8 @@ def test_the_clients_own_ids_stay(model: Model) -> None:
         ({"return_prompt_text": True}, "return_prompt_text", True),
         ({"use_beam_search": True}, "beam search", True),
         ({"chat_template": "{{ x }}"}, "the request brings its own template", False),
-        ({"truncate_prompt_tokens": 4}, "truncate_prompt_tokens", False),
+        ({"truncate_prompt_tokens": 4}, "truncate_prompt_tokens", True),
+        ({"truncate_prompt_tokens": -1}, "truncate_prompt_tokens", False),
         ({"mm_processor_kwargs": {}}, "mm_processor_kwargs", False),
         ({"future_field": 1}, "unknown field 'future_field'", False),
         ({"tools": [TOOL], "tool_choice": "none"}, "tools with tool_choice none", False),
@@ -134,6 +135,25 @@ def test_what_is_on_the_list_goes_as_text(
     assert prompt.prompt_tokens > 0
     document = json.loads(prompt.body(ids=True))
     assert document == {"model": "m", "messages": [USER], **fields}
+
+
+def test_a_truncated_prompt_is_counted_as_vllm_cuts_it(model: Model) -> None:
+    assert chat(model, truncate_prompt_tokens=4).prompt_tokens == 4
+    whole = chat(model).prompt_tokens
+    assert chat(model, truncate_prompt_tokens=whole + 1).prompt_tokens == whole
+    assert completion(model, "a b c d", truncate_prompt_tokens=2).prompt_tokens == 2
+    assert chat(model, truncate_prompt_tokens=0).prompt_tokens == 0
+
+
+def test_prompts_share_the_hashes_of_their_common_beginning(model: Model) -> None:
+    common = "".join(f"{n} " for n in range(500))
+    one, two = completion(model, common + "x" * 900), completion(model, common + "y" * 900)
+    shared = sum(a == b for a, b in zip(one.prefix, two.prefix, strict=False))
+    length = len(sent_ids(completion(model, common)))
+    assert shared == length // 128 > 2
+    assert one.prefix[shared:] != two.prefix[shared:]
+    assert len(set(one.prefix)) == len(one.prefix)
+    assert completion(model, "short").prefix == ()
 
 
 @pytest.mark.parametrize(
@@ -228,6 +248,25 @@ def test_tokenize_answers_as_the_backends_endpoint(
     for bad in ({"prompt": 5}, {"messages": [{"role": "x", "content": "y"}]}, {"messages": [5]}):
         with pytest.raises(InvalidRequest):
             tokens(**bad)
+
+
+def test_tokens_have_names_and_become_text_again(
+    model: Model, reference: tokenizers.Tokenizer
+) -> None:
+    text = "<|im_start|>Zürich 今天 👩‍🚀"
+    document = requests.parse_tokenize(
+        json.dumps({"prompt": text, "return_token_strs": True}).encode()
+    )
+    answer = model.tokenize(document)
+    assert answer.strings is not None
+    assert json.loads(answer.strings) == reference.encode(text).tokens
+    assert model.detokenize({"tokens": json.loads(answer.ids)}) == text
+    assert model.detokenize({"tokens": []}) == ""
+    for bad in (None, "1", [-1], [1.5], [2**32]):
+        with pytest.raises(InvalidRequest):
+            model.detokenize({"tokens": bad})
+    with pytest.raises(InvalidRequest):
+        Model("t").detokenize({"tokens": [1]})
 
 
 def test_on_the_loop_only_the_fast_engines_run(embedded_artifact: Any) -> None:

@@ -20,7 +20,7 @@ from tokenizer_pool.errors import InvalidRequest, PoolBusy, TokenizerUnavailable
 from tokenizer_pool.extract import barriers
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.source import artifact_path
-from tokenizer_pool.types import Kind, PoolSettings, TokenizerSource
+from tokenizer_pool.types import CacheReport, Kind, PoolSettings, TokenizerSource
 
 
 def chat(content: str = "hello", model: str | None = "m", **fields: Any) -> bytes:
@@ -126,6 +126,31 @@ async def test_tokenize_runs_in_a_worker(make_pool: MakePool) -> None:
     tokens = await pool.tokenize(b'{"model":"m","prompt":"once upon"}')
     assert tokens.model == "m"
     assert len(json.loads(tokens.ids)) == tokens.count > 0
+    assert tokens.strings is None
+    named = await pool.tokenize(b'{"model":"m","prompt":"once upon","return_token_strs":true}')
+    assert len(json.loads(named.strings or b"")) == tokens.count
+    body = b'{"model":"m","tokens":%b}' % tokens.ids
+    assert json.loads(await pool.detokenize(body)) == {"prompt": "once upon"}
+
+
+async def test_a_chat_that_grows_is_encoded_once(make_pool: MakePool) -> None:
+    pool, cold = await make_pool(), await make_pool(segment_cache_bytes=0)
+    turns = [{"role": "user", "content": f"turn {n} " * 400} for n in range(12)]
+    for size in (10, 11, 12):
+        body = json.dumps({"model": "m", "messages": turns[:size]}).encode()
+        assert await pool.prepare(Kind.CHAT, body) == await cold.prepare(Kind.CHAT, body)
+    cache = pool.report().lanes[0].cache
+    assert cache.hit_bytes > 20 * 400 * len("turn 0 ")
+    assert cache.hits >= 20
+    # What a worker saved is counted on when another takes its place.
+    os.kill(pool.worker_pids()[0], signal.SIGKILL)
+    await pool.prepare(Kind.CHAT, body)
+    assert pool.report().lanes[0].cache.miss_bytes > cache.miss_bytes
+    assert pool.report().lanes[0].cache.hits >= cache.hits
+    assert cold.report().lanes[0].cache == CacheReport()
+    await pool.prepare(Kind.CHAT, chat())
+    await pool.prepare(Kind.CHAT, chat())
+    assert pool.report().inline_cache.hits > 0
 
 
 async def test_a_worker_that_dies_is_replaced_and_its_work_done(make_pool: MakePool) -> None:
@@ -239,7 +264,7 @@ from pathlib import Path
 from tokenizer_pool.extract import barriers
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.source import artifact_path
-from tokenizer_pool.types import Kind, PoolSettings, TokenizerSource
+from tokenizer_pool.types import CacheReport, Kind, PoolSettings, TokenizerSource
 
 async def main():
     start = asyncio.get_running_loop().create_task
