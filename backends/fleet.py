@@ -14,14 +14,19 @@ from backends.client import Client
 from backends.errors import BackendError
 from backends.lifecycle import Lifecycle
 from backends.probe import Probe
+from backends.scrape import Scrape
 from backends.settings import FleetSettings
-from backends.types import BackendSpec, BackendStatus, State
+from backends.types import BackendSpec, BackendStatus, Load, OwnTraffic, State
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Fleet:
-    """The backends by name. `on_change` is called from the event loop with each new status."""
+    """The backends by name.
+
+    `on_change` is called from the event loop with each new status, `on_load` with each reading of
+    a READY backend's metrics.
+    """
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class Fleet:
         on_change: Callable[[BackendStatus], None],
         spawn: Spawn,
         *,
+        on_load: Callable[[Load], None] | None = None,
         rng: Random | None = None,
     ) -> None:
         """Raises ValueError for a bad URL or a name that occurs twice."""
@@ -38,9 +44,11 @@ class Fleet:
             raise ValueError("two backends have the same name")
         self._settings = settings
         self._on_change = on_change
+        self._on_load = on_load
         self._spawn = spawn
         self._rng = rng or Random()
         self._lives: dict[str, Lifecycle] = {}
+        self._scrapes: dict[str, Scrape] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -56,7 +64,10 @@ class Fleet:
                 rng=self._rng,
             )
             self._lives[name] = life
+            scrape = Scrape(life, self._settings.scrape, self._on_load)
+            self._scrapes[name] = scrape
             self._tasks.append(self._spawn(f"backend-{name}", life.run()))
+            self._tasks.append(self._spawn(f"scrape-{name}", scrape.run()))
 
     async def stop(self) -> None:
         """End all lives and close every connection; streams still open break."""
@@ -74,6 +85,17 @@ class Fleet:
     def statuses(self) -> tuple[BackendStatus, ...]:
         """The present status of each backend, in the configured order."""
         return tuple(life.status for life in self._lives.values())
+
+    def loads(self) -> tuple[Load, ...]:
+        """The last reading of each backend's own metrics, as far as there was one."""
+        return tuple(s.last for s in self._scrapes.values() if s.last is not None)
+
+    def own_traffic(self) -> dict[str, OwnTraffic]:
+        """What warming and keeping warm has cost each backend."""
+        return {
+            name: OwnTraffic(life.warmer.requests, life.warmer.prompt_tokens)
+            for name, life in self._lives.items()
+        }
 
     def report_failure(self, name: str, error: BackendError) -> None:
         """Tell of an error that a request met.

@@ -31,6 +31,7 @@ class Lifecycle:
 
     `has_peer` tells whether another READY backend could take this one's traffic: only then is it
     put out for failing often (never the last one), and only then eased in when it is back.
+    `proofs` counts how often the server was proved.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Lifecycle:
         self.probe = probe
         self.warmer = Warmer(client, settings.warm, rng)
         self.status = BackendStatus(client.spec, State.PROBING, None, "not probed yet")
+        self.proofs = 0
         self._settings = settings
         self._on_change = on_change
         self._rng = rng
@@ -86,6 +88,10 @@ class Lifecycle:
         else:
             self._failed(error.message)
 
+    def restarted(self) -> None:
+        """It is another process than the one that was proved: no traffic until it is, too."""
+        self._lose(NotServing(self.client.spec.name, "the server was restarted"))
+
     def _answered(self, status: int) -> None:
         if status in FAILED_STATUSES:
             self._failed(f"answered {status}")
@@ -111,6 +117,7 @@ class Lifecycle:
         self._become(State.PROBING, "probing")
         found = await prove(self.probe)
         self.status = replace(self.status, capabilities=found)
+        self.proofs += 1
         self._become(State.WARMING, "warming up")
         model = found.models[0]
         done = await self.warmer.warm_up(found.generate_path, model.name, self._tokens(found))

@@ -20,6 +20,9 @@ COMPLETIONS = "/v1/completions"
 BUSY = frozenset((429, 503))
 """vLLM's own queue limit answers 503: it is alive, and asked too much at the moment."""
 
+MAX_ANSWER = 16 * 1024 * 1024
+"""Bytes of an answer that are read at most; a large vLLM's metrics page has about one million."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -76,18 +79,13 @@ class Probe:
         self, path: str, document: dict[str, Any] | None = None, *, within: float | None = None
     ) -> Answer:
         """POST the document, or GET without one, `within` seconds if not the probe's timeout."""
-        limits = self._timeout if within is None else aiohttp.ClientTimeout(total=within)
-        method = "GET" if document is None else "POST"
-        body = None if document is None else orjson.dumps(document)
-        try:
-            async with self._session.request(
-                method, self._url + path, data=body, timeout=limits, allow_redirects=False
-            ) as response:
-                return Answer(response.status, _json_object(await response.read()))
-        except TimeoutError as error:
-            raise NotServing(self.spec.name, f"{path}: no answer in time") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise NotServing(self.spec.name, f"{path}: {error}") from error
+        status, data = await self._exchange(path, document, within)
+        return Answer(status, _json_object(data))
+
+    async def page(self, path: str) -> bytes | None:
+        """GET something that is not JSON; None when it is not offered."""
+        status, data = await self._exchange(path, None, None)
+        return data if status == 200 else None
 
     async def version(self) -> str:
         """What `/version` says; "unknown" where it is not offered."""
@@ -136,6 +134,27 @@ class Probe:
             if answer.busy:
                 break
         raise NotServing(self.spec.name, f"no token from {model}: {', '.join(seen)}")
+
+    async def _exchange(
+        self, path: str, document: dict[str, Any] | None, within: float | None
+    ) -> tuple[int, bytes]:
+        limits = self._timeout if within is None else aiohttp.ClientTimeout(total=within)
+        method = "GET" if document is None else "POST"
+        body = None if document is None else orjson.dumps(document)
+        try:
+            async with self._session.request(
+                method, self._url + path, data=body, timeout=limits, allow_redirects=False
+            ) as response:
+                data = bytearray()
+                async for piece in response.content.iter_any():
+                    data += piece
+                    if len(data) > MAX_ANSWER:
+                        raise NotServing(self.spec.name, f"{path}: over {MAX_ANSWER} bytes")
+                return response.status, bytes(data)
+        except TimeoutError as error:
+            raise NotServing(self.spec.name, f"{path}: no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NotServing(self.spec.name, f"{path}: {error}") from error
 
 
 def one_token_request(path: str, model: str, text: str) -> dict[str, Any]:

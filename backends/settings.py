@@ -34,6 +34,20 @@ class WarmSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScrapeSettings:
+    """How often an engine's metrics are read, every `interval`, and what drift is worth a log line.
+
+    Drift is the difference between the requests that the engine counts and ours. It is told when
+    it was over `drift_requests` at each reading for `drift_after`. Another gateway's traffic on
+    the same engine looks the same.
+    """
+
+    interval: float = 1.0
+    drift_requests: int = 8
+    drift_after: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSettings:
     """When a backend is asked for a sign of life, and how it comes back.
 
@@ -49,6 +63,7 @@ class FleetSettings:
     """
 
     warm: WarmSettings = WarmSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
     probe_timeout: float = 10.0
     health_interval: float = 10.0
     health_timeout: float = 30.0

@@ -81,6 +81,38 @@ class BackendStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What an engine's own metrics said at `at`, on the event loop's clock.
+
+    Requests `running` and `waiting` and `preemptions` (since the server's start) are sums over
+    its engines, `kv_usage` (0 to 1) is the fullest one's. `in_flight` is our own count at that
+    moment; `started_at` is the server process's start in seconds of Unix time, where it tells.
+    """
+
+    backend: str
+    at: float
+    running: int
+    waiting: int
+    kv_usage: float
+    preemptions: int
+    in_flight: int
+    started_at: float | None = None
+
+    @property
+    def drift(self) -> int:
+        """Requests that the engine has and we do not know of (negative: the other way round)."""
+        return self.running + self.waiting - self.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTraffic:
+    """What warming up and keeping warm has cost a backend since the gateway's start."""
+
+    requests: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeouts:
     """The longest that each phase of an exchange may take, in seconds.
 

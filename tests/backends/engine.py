@@ -27,6 +27,7 @@ class Engine:
     completion_ids: str = "taken"
     refuse: dict[str, int] = field(default_factory=dict)  # path → status
     hanging: bool = False
+    metrics: str = ""
     first_token_delays: list[float] = field(default_factory=list)
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     connections: int = 0
@@ -49,6 +50,7 @@ class Engine:
             [
                 web.get("/version", self._version),
                 web.get("/health", self._health),
+                web.get("/metrics", self._metrics),
                 web.get("/v1/models", self._models),
                 web.post("/tokenize", self._tokenize),
                 web.post("/v1/chat/completions", self._chat),
@@ -81,6 +83,9 @@ class Engine:
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.metrics)
 
     async def _models(self, _: web.Request) -> web.Response:
         cards = [{"id": name, "root": f"/w/{name}", "max_model_len": 4096} for name in self.models]

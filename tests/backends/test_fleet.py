@@ -2,11 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import pairwise
-from random import Random
 
 import pytest
 
@@ -19,68 +17,11 @@ from backends.errors import (
     StreamBroken,
 )
 from backends.fleet import Fleet
-from backends.settings import FleetSettings, WarmSettings
-from backends.types import BackendSpec, BackendStatus, Channel, State, Timeouts
+from backends.types import BackendSpec, Channel, OwnTraffic, State
 from backends.warm import settled
 from tests.backends.engine import Engine
-from tests.backends.scripted import Collector, deaf_port, start, until, unused_port
-
-FAST = FleetSettings(
-    warm=WarmSettings(requests=4, rounds=2, tolerance=0, keep_after=None, time_limit=5),
-    probe_timeout=2,
-    health_interval=30,
-    health_timeout=0.2,
-    backoff_first=0.01,
-    backoff_max=0.05,
-)
-
-
-class Watch:
-    """Records the statuses that a fleet reports."""
-
-    def __init__(self) -> None:
-        self.seen: list[BackendStatus] = []
-        self._news = asyncio.Condition()
-
-    def __call__(self, status: BackendStatus) -> None:
-        self.seen.append(status)
-
-    def states(self, name: str = "b1") -> list[str]:
-        return [status.state.value for status in self.seen if status.spec.name == name]
-
-    async def until(self, state: State, *, after: int = 0, name: str = "b1") -> BackendStatus:
-        """The first status of this state beyond the first `after` statuses."""
-
-        def found() -> list[BackendStatus]:
-            return [s for s in self.seen[after:] if s.state is state and s.spec.name == name]
-
-        await until(lambda: bool(found()))
-        return found()[0]
-
-
-@asynccontextmanager
-async def fleet_of(
-    *specs: BackendSpec, settings: FleetSettings = FAST
-) -> AsyncIterator[tuple[Fleet, Watch]]:
-    watch = Watch()
-    fleet = Fleet(specs, settings, watch, lambda _, coro: start(coro), rng=Random(7))
-    await fleet.start()
-    try:
-        yield fleet, watch
-    finally:
-        await fleet.stop()
-        for spec in specs:
-            assert fleet.client(spec.name).in_flight == 0
-
-
-async def ask(fleet: Fleet, name: str = "b1") -> bytes:
-    sink = Collector()
-    stream = await fleet.client(name).open(
-        "/v1/completions", b'{"prompt": "a b c"}', timeouts=Timeouts()
-    )
-    await stream.relay(sink)
-    return sink.data
-
+from tests.backends.fleets import FAST, ask, fleet_of
+from tests.backends.scripted import deaf_port, start, until, unused_port
 
 # The way to READY
 
@@ -113,6 +54,14 @@ async def test_warm_up_prompts_have_the_class_s_length_and_begin_differently() -
         assert all(d["max_tokens"] == 1 for d in asked)
         assert ready.prefill_rate is not None
         assert ready.prefill_rate > 1000
+
+
+async def test_what_warming_costs_is_counted_and_probing_is_not() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        words_and_template = 125 + 2
+        assert fleet.own_traffic() == {"b1": OwnTraffic(8, 8 * words_and_template)}
 
 
 async def test_warm_up_prompts_fit_into_a_small_context() -> None:
@@ -399,8 +348,6 @@ async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
             await ask(fleet)
         assert len(engine.asked("/v1/chat/completions")) == warmed
         await until(lambda: len(engine.asked("/v1/chat/completions")) >= warmed + 2)
-        life = fleet._lives["b1"]
-        await until(lambda: life.warmer.requests == len(engine.asked("/v1/chat/completions")) - 3)
         assert watch.states()[-1] == "ready"
 
 
