@@ -40,7 +40,7 @@ class App:
     def __init__(self, config: Config) -> None:
         self.tasks = Tasks()
         self.metrics = Metrics()
-        self._config = config
+        self.config = config
         self._request_log = RequestLog(config.request_log) if config.request_log else None
         self.driver = Driver(scheduler_settings(config), self._decided)
         self.pool = TokenizerPool(_pool_settings(config), self.tasks.spawn)
@@ -83,7 +83,7 @@ class App:
 
     async def start(self) -> int:
         """Listen, then let the fleet get ready; returns the port. Raises OSError."""
-        port = await self.server.listen(self._config.host, self._config.port)
+        port = await self.server.listen(self.config.host, self.config.port)
         await self.pool.start()
         await self.fleet.start()
         self.tasks.spawn("control", self.control.follow())

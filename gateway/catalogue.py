@@ -104,6 +104,10 @@ class Catalogue:
         channel = standing.chat if kind is Kind.CHAT else standing.completions
         return channel is Channel.IDS
 
+    def unexplored(self) -> list[str]:
+        """The backends of which nobody knows yet what they serve."""
+        return [name for name in self._config.backends if not self.standings(name)]
+
     # what people ask
 
     def models(self) -> dict[str, int | None]:

@@ -77,8 +77,7 @@ def to_client_error(error: BaseException) -> ClientError:
         case ClientError():
             return error
         case InvalidRequest():
-            status = 404 if error.code == "model_not_found" else 400
-            return ClientError(status, error.message, code=error.code, param=error.param)
+            return _invalid(error)
         case PoolBusy():
             message = "too many prompts wait for the tokenizer; retry after the time given"
             return ClientError(
@@ -108,6 +107,13 @@ def context_length_exceeded(prompt: int, output: int, limit: int) -> ClientError
     return ClientError(400, message, code="context_length_exceeded", param="messages")
 
 
+def model_not_known_yet(unexplored: list[str]) -> ClientError:
+    """Nobody serves the model, but not every backend has said what it serves."""
+    names = ", ".join(unexplored)
+    message = f"no engine is known to serve this model yet; not answered so far: {names}; retry"
+    return ClientError(503, message, code="no_backend", retry_after=1.0)
+
+
 def render_error(error: ClientError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body of an error answer."""
     headers = [_JSON]
@@ -129,6 +135,13 @@ def _body(error: ClientError) -> bytes:
     kind = _TYPES.get(error.status, "server_error" if error.status >= 500 else "api_error")
     detail = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
     return orjson.dumps({"error": detail})
+
+
+def _invalid(error: InvalidRequest) -> ClientError:
+    if error.code != "model_not_found":
+        return ClientError(400, error.message, code=error.code, param=error.param)
+    message = f"{error.message} GET /v1/models lists those served."
+    return ClientError(404, message, code=error.code, param=error.param)
 
 
 def _rejected(error: Rejected) -> ClientError:

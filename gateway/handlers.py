@@ -15,13 +15,20 @@ from backends.stream import Stream
 from backends.types import Timeouts
 from gateway.catalogue import Catalogue
 from gateway.driver import Driver
-from gateway.errors import ClientError, EngineBusy, context_length_exceeded, to_client_error
+from gateway.errors import (
+    ClientError,
+    EngineBusy,
+    context_length_exceeded,
+    model_not_known_yet,
+    to_client_error,
+)
 from gateway.exchange import Exchange
 from gateway.record import RequestRecord
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
 from gateway.story import Story
 from scheduler.model import Ticket
+from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import Kind, TokenizedPrompt
 
@@ -83,7 +90,13 @@ class Handlers:
             self._parts.observe(story.record(monotonic()))
 
     async def _prepare(self, exchange: Exchange, kind: Kind, story: Story) -> TokenizedPrompt:
-        prompt = await self._parts.pool.prepare(kind, exchange.request.body)
+        try:
+            prompt = await self._parts.pool.prepare(kind, exchange.request.body)
+        except InvalidRequest as error:
+            unexplored = self._parts.catalogue.unexplored()
+            if error.code == "model_not_found" and unexplored:
+                raise model_not_known_yet(unexplored) from error
+            raise
         story.tokenized(prompt, monotonic())
         limit = self._parts.catalogue.context_length(prompt.model)
         if limit is not None and prompt.exact:

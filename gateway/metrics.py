@@ -101,7 +101,7 @@ class Metrics:
             self._prompt_tokens.labels(model, cls).inc(record.prompt_tokens)
 
     def decided(self, decision: Decided) -> None:
-        self._decisions.labels(decision.pool, decision.what).inc()
+        self._decisions.labels(decision.pool, decision.what.partition(":")[0]).inc()
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

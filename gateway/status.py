@@ -40,16 +40,20 @@ class Status:
         ]
         return orjson.dumps({"object": "list", "data": models})
 
+    def all_ready(self) -> bool:
+        """Whether every backend takes traffic."""
+        names = (status.spec.name for status in self.statuses())
+        return all(self.catalogue.state(name) is State.READY for name in names)
+
     def ready(self) -> tuple[bool, bytes]:
         """Whether a request would find a backend, and all that an operator wants to know."""
         snapshot = self.snapshot()
         ready = not self.draining() and self.catalogue.any_ready()
-        backends = self._backends(snapshot)
         document = {
             "ready": ready,
-            "all_ready": all(b["state"] == State.READY.value for b in backends.values()),
+            "all_ready": self.all_ready(),
             "draining": self.draining(),
-            "backends": backends,
+            "backends": self._backends(snapshot),
             "pools": {p.service_class: asdict(p) for p in snapshot.pools},
             "tokenizers": asdict(self.tokenizers()),
             "redis_up": self.control.up,

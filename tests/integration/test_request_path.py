@@ -1,0 +1,211 @@
+"""A request through the gateway, as the official client sends it and as it sees the answer."""
+
+import json
+
+import aiohttp
+import openai
+import pytest
+
+from tests.integration.conftest import MODEL, Gateway, StartEngine, StartGateway
+
+MESSAGES = [{"role": "user", "content": "What is a forebay?"}]
+
+
+async def direct_and_through(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> tuple[openai.AsyncOpenAI, openai.AsyncOpenAI]:
+    engine = await start_engine()
+    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    direct = openai.AsyncOpenAI(base_url=f"{engine.url}/v1", api_key="none", max_retries=0)
+    return direct, gateway.client()
+
+
+async def test_a_chat_gives_the_same_answer_as_the_engine_itself(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    direct, through = await direct_and_through(start_engine, start_gateway)
+    async with direct, through:
+        answers = [
+            await client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=12)
+            for client in (direct, through)
+        ]
+        assert answers[0].choices[0].message.content
+        assert answers[0].choices == answers[1].choices
+        assert answers[0].usage == answers[1].usage
+
+
+async def test_a_stream_arrives_chunk_by_chunk_with_its_usage(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    direct, through = await direct_and_through(start_engine, start_gateway)
+    texts, usages = [], []
+    async with direct, through:
+        for client in (direct, through):
+            stream = await client.chat.completions.create(
+                model=MODEL,
+                messages=MESSAGES,
+                max_tokens=8,
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+            chunks = [chunk async for chunk in stream]
+            assert len(chunks) >= 9
+            texts.append("".join(c.choices[0].delta.content or "" for c in chunks if c.choices))
+            usages.append(chunks[-1].usage)
+    assert texts[0] == texts[1]
+    assert usages[0] == usages[1]
+    assert usages[0] is not None
+
+
+async def test_a_completion_gives_the_same_answer_as_the_engine_itself(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    direct, through = await direct_and_through(start_engine, start_gateway)
+    async with direct, through:
+        answers = [
+            await client.completions.create(model=MODEL, prompt="Once upon", max_tokens=6)
+            for client in (direct, through)
+        ]
+        assert answers[0].choices[0].text == answers[1].choices[0].text
+        assert answers[0].usage == answers[1].usage
+
+
+async def test_prompts_go_as_ids_and_the_headers_say_so(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model=MODEL, messages=MESSAGES, max_tokens=4, extra_headers={"x-request-id": "mine-1"}
+        )
+    answer = raw.parse()
+    assert raw.headers["x-forebay-channel"] == "ids"
+    assert raw.headers["x-forebay-class"] == "short"
+    assert raw.headers["x-forebay-backend"] == "only"
+    assert raw.headers["x-request-id"] == "mine-1"
+    assert int(raw.headers["x-forebay-prompt-tokens"]) == answer.usage.prompt_tokens
+    stages = [part.split(";")[0].strip() for part in raw.headers["server-timing"].split(",")]
+    assert stages == ["read", "tokenize", "queue", "backend"]
+
+
+async def test_headers_about_the_inside_are_off_by_default(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine()
+    gateway = await start_gateway(backends={"only": {"url": engine.url}}, expose_timings=False)
+    async with gateway.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model=MODEL, messages=MESSAGES, max_tokens=2
+        )
+    assert not [name for name in raw.headers if name.startswith("x-forebay")]
+    assert "server-timing" not in raw.headers
+    assert raw.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("mode", ["ignore_ids", "refuse_ids", "wrong_tokenizer"])
+async def test_an_engine_that_is_not_proved_to_use_our_ids_gets_text(
+    mode: str, start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine("--fail", mode)
+    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    async with gateway.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model=MODEL, messages=MESSAGES, max_tokens=4
+        )
+    assert raw.headers["x-forebay-channel"] == "text"
+    standing = (await gateway.ready())["backends"]["only"]["models"][MODEL]
+    assert standing["chat"] == "text"
+    assert standing["reason"]
+
+
+async def test_a_prompt_beyond_the_context_never_reaches_the_engine(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine("--max-model-len", "256")
+    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    before = await engine.counts()
+    async with gateway.client() as client:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(
+                model=MODEL, messages=[{"role": "user", "content": "word " * 400}]
+            )
+    assert caught.value.code == "context_length_exceeded"
+    after = await engine.counts()
+    assert after["vllm:prompt_tokens_total"] == before["vllm:prompt_tokens_total"]
+
+
+async def test_an_unknown_model_is_a_404_that_says_what_to_do(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        with pytest.raises(openai.NotFoundError, match="/v1/models") as caught:
+            await client.chat.completions.create(model="gpt-99", messages=MESSAGES)
+    assert caught.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not json",
+        b"[1, 2]",
+        b'{"model": "forebay-demo"}',
+        b'{"model": "forebay-demo", "messages": "hi"}',
+        b'{"model": "forebay-demo", "messages": [{"role": "user", "content": NaN}]}',
+        b'{"model": "forebay-demo", "messages": [{"role": "user", "content": "\xff"}]}',
+        b"[" * 100_000,
+    ],
+)
+async def test_a_bad_body_is_a_400_of_the_documented_shape(gateway: Gateway, body: bytes) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/v1/chat/completions", data=body) as answer,
+    ):
+        assert answer.status == 400
+        error = json.loads(await answer.text())["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+
+
+async def test_a_long_prompt_is_prepared_by_a_worker_and_classed_long(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model=MODEL, messages=[{"role": "user", "content": "water " * 6000}], max_tokens=1
+        )
+    assert raw.headers["x-forebay-class"] == "long"
+    assert raw.headers["x-forebay-channel"] == "ids"
+    lanes = (await gateway.ready())["tokenizers"]["lanes"]
+    assert any(lane["done"] for lane in lanes)
+
+
+async def test_models_health_and_unknown_paths(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        models = await client.models.list()
+    assert [model.id for model in models.data] == [MODEL]
+    assert models.data[0].model_dump()["max_model_len"] > 0
+    assert (await gateway.get("/health"))[0] == 200
+    status, text = await gateway.get("/v1/nothing")
+    assert status == 404
+    assert "/v1/chat/completions" in json.loads(text)["error"]["message"]
+    status, text = await gateway.get("/v1/completions")
+    assert status == 405
+    assert "POST" in json.loads(text)["error"]["message"]
+
+
+async def test_what_a_client_may_not_control_is_not_sent_on(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        answer = await client.chat.completions.create(
+            model=MODEL,
+            messages=MESSAGES,
+            max_tokens=2,
+            extra_body={"kv_transfer_params": {"prompt_token_ids": [1, 2, 3]}, "priority": -5},
+        )
+        plain = await client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=2)
+    assert answer.usage == plain.usage
+
+
+async def test_each_request_is_counted_once_with_its_outcome(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        for _ in range(3):
+            await client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=1)
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model="gpt-99", messages=MESSAGES)
+    count = "forebay_requests_total"
+    assert await gateway.metric(count, outcome="completed", channel="ids", model=MODEL) == 3
+    assert await gateway.metric(count, outcome="invalid", status="404") == 1
+    assert await gateway.metric(count) == 4
