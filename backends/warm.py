@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import count, cycle, islice
 from random import Random
 from statistics import median
+from time import monotonic
 
 import orjson
 
@@ -83,20 +84,19 @@ class Warmer:
 
     async def warm_up(self, path: str, model: str, tokens: int) -> WarmUp:
         """Rounds of parallel requests until their time to first token has settled."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._settings.time_limit
+        give_up = monotonic() + self._settings.time_limit
         medians: list[float] = []
         rate: float | None = None
         for _ in range(self._settings.rounds):
-            started = loop.time()
+            started = monotonic()
             answers = await self._round((path, model, tokens), give_up - started)
             served = [answer for answer in answers if answer.status == 200]
             if not served:
                 break
             spent = sum(answer.prompt_tokens for answer in served)
-            rate = spent / max(loop.time() - started, 1e-6) if spent else None
+            rate = spent / max(monotonic() - started, 1e-6) if spent else None
             medians.append(median(answer.ttft for answer in served))
-            if settled(medians, self._settings.tolerance) or loop.time() >= give_up:
+            if settled(medians, self._settings.tolerance) or monotonic() >= give_up:
                 break
         return WarmUp(tuple(medians), rate)
 
