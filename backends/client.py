@@ -62,6 +62,7 @@ class Client:
         self._heard_at = self._used_at = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
+        self._unused: asyncio.Event | None = None
 
     def __repr__(self) -> str:
         return (
@@ -117,6 +118,17 @@ class Client:
                 self.stale_retries += 1
         return await self._exchange(await self._connect(timeouts), (head, body), timeouts)
 
+    async def until_unused(self, within: float) -> bool:
+        """Wait until no exchange is open; False when it took longer than so many seconds."""
+        self._unused = asyncio.Event()
+        self._note_unused()
+        try:
+            async with asyncio.timeout(within):
+                await self._unused.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self) -> None:
         """Close every connection, in use or not, and wait until the sockets are gone."""
         self._emptied = asyncio.Event()
@@ -136,6 +148,7 @@ class Client:
             return
         loop = asyncio.get_running_loop()
         self._busy.discard(connection)
+        self._note_unused()
         self._heard_at = self._used_at = self._idle[connection] = loop.time()
         if self._idle_timer is None:
             self._idle_timer = loop.call_later(self._limits.idle, self._close_old)
@@ -144,6 +157,7 @@ class Client:
         """Forget a closed connection."""
         self._busy.discard(connection)
         self._idle.pop(connection, None)
+        self._note_unused()
         if self._emptied is not None and not self._busy and not self._idle:
             self._emptied.set()
 
@@ -156,6 +170,10 @@ class Client:
         await stream.answered()
         self.on_answer(stream.status)
         return stream
+
+    def _note_unused(self) -> None:
+        if self._unused is not None and not self.in_flight:
+            self._unused.set()
 
     def _take_idle(self) -> Connection | None:
         """The connection used last: the pool shrinks from its old end when load falls."""
@@ -197,6 +215,7 @@ class Client:
             raise ConnectFailed(name, f"cannot connect: {error}") from error
         finally:
             self._connecting -= 1
+            self._note_unused()
         if self._emptied is not None:
             connection.close()
             raise ConnectFailed(name, "the client was closed")

@@ -49,7 +49,8 @@ class Fleet:
         self._rng = rng or Random()
         self._lives: dict[str, Lifecycle] = {}
         self._scrapes: dict[str, Scrape] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._living: dict[str, asyncio.Task[None]] = {}
+        self._scraping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to probe; returns at once. `on_change` tells of each backend that gets READY."""
@@ -66,17 +67,29 @@ class Fleet:
             self._lives[name] = life
             scrape = Scrape(life, self._settings.scrape, self._on_load)
             self._scrapes[name] = scrape
-            self._tasks.append(self._spawn(f"backend-{name}", life.run()))
-            self._tasks.append(self._spawn(f"scrape-{name}", scrape.run()))
+            self._living[name] = self._spawn(f"backend-{name}", life.run())
+            self._scraping.append(self._spawn(f"scrape-{name}", scrape.run()))
 
     async def stop(self) -> None:
         """End all lives and close every connection; streams still open break."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end([*self._living.values(), *self._scraping])
         for life in self._lives.values():
             await life.probe.close()
             await life.client.close()
+
+    async def drain(self, name: str, within: float) -> bool:
+        """Send nothing new to a backend, and wait at most so many seconds for its streams to end.
+
+        True when none is left. It stays DRAINING, unprobed and not kept warm, until `readmit`.
+        """
+        self._lives[name].drain()
+        await _end([self._living.pop(name)] if name in self._living else [])
+        return await self._clients[name].until_unused(within)
+
+    def readmit(self, name: str) -> None:
+        """Take a drained backend back: it is probed and warmed as a new one is."""
+        if name not in self._living:
+            self._living[name] = self._spawn(f"backend-{name}", self._lives[name].run())
 
     def client(self, name: str) -> Client:
         """The client of a backend; KeyError for a name that is not configured."""
@@ -126,6 +139,12 @@ class Fleet:
         None when it is not offered or refuses the question; raises NotServing without an answer.
         """
         return await self._lives[name].probe.tokenize(model, **question)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _models(status: BackendStatus) -> frozenset[str]:

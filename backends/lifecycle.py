@@ -88,6 +88,10 @@ class Lifecycle:
         else:
             self._failed(error.message)
 
+    def drain(self) -> None:
+        """No new requests from now on; `run` is to be cancelled, and may be begun again later."""
+        self._become(State.DRAINING, "draining")
+
     def restarted(self) -> None:
         """It is another process than the one that was proved: no traffic until it is, too."""
         self._lose(NotServing(self.client.spec.name, "the server was restarted"))

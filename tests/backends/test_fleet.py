@@ -1,18 +1,13 @@
-"""Backends' lives against real servers: gate, watch, loss, return."""
+"""A backend's way into traffic and, by the operator's wish, out of it."""
 
 import asyncio
 import re
-from contextlib import AsyncExitStack
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
-from backends.breaker import BreakerSettings
 from backends.errors import (
     ConnectFailed,
-    ConnectionsExhausted,
-    FirstTokenTimeout,
     NotServing,
     StreamBroken,
 )
@@ -138,229 +133,52 @@ async def test_a_backend_that_is_not_there_yet_is_found_when_it_comes() -> None:
             assert "down" in watch.states()
 
 
-# Loss, seen by traffic
+# Draining
+
+SPRY = replace(FAST, warm=replace(FAST.warm, keep_after=0.05), health_interval=0.05)
 
 
-async def test_a_refused_connection_takes_it_down_before_report_returns() -> None:
-    async with AsyncExitStack() as stack:
-        engine = Engine()
-        server = await stack.enter_async_context(AsyncExitStack())
-        await server.enter_async_context(engine.serving())
-        fleet, watch = await stack.enter_async_context(fleet_of(engine.spec()))
-        await watch.until(State.READY)
-        port = engine.port
-        await server.aclose()
-        with pytest.raises(ConnectFailed) as caught:
-            await ask(fleet)
-        before = len(watch.seen)
-        fleet.report_failure("b1", caught.value)
-        assert watch.seen[before].state is State.DOWN
-        warmed = engine.generations()
-        async with Engine.serving(engine, port):
-            await watch.until(State.READY, after=before)
-            assert watch.states()[-3:] == ["probing", "warming", "ready"]
-            assert engine.generations() > warmed
-
-
-async def test_our_own_bound_says_nothing_about_the_backend() -> None:
+async def test_a_drained_backend_ends_its_streams_and_gets_nothing_new() -> None:
     engine = Engine()
-    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+    async with engine.serving(), fleet_of(engine.spec(), settings=SPRY) as (fleet, watch):
         await watch.until(State.READY)
+        engine.first_token_delays = [0.2]
+        asking = start(ask(fleet))
+        await until(lambda: fleet.client("b1").in_flight > 0)
+        assert await fleet.drain("b1", 5)
+        assert asking.done()
+        assert fleet.statuses()[0].state is State.DRAINING
         asked = len(engine.requests)
-        fleet.report_failure("b1", ConnectionsExhausted("b1", "full"))
-        await ask(fleet)
-        assert watch.states()[-1] == "ready"
-        assert len(engine.requests) == asked + 1
-
-
-async def test_a_failure_in_traffic_has_the_backend_asked_at_once() -> None:
-    engine = Engine()
-    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
-        await watch.until(State.READY)
-        asked = engine.generations()
+        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
         fleet.report_failure("b1", StreamBroken("b1", "reset"))
-        await until(lambda: engine.generations() == asked + 1)
-        assert watch.states()[-1] == "ready"
-
-
-async def test_a_hang_that_health_does_not_show_takes_it_down() -> None:
-    engine = Engine()
-    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
-        await watch.until(State.READY)
-        engine.hanging = True
-        fleet.report_failure("b1", FirstTokenTimeout("b1", "slow"))
-        down = await watch.until(State.DOWN)
-        assert "no answer in time" in down.reason
-        engine.hanging = False
-        await watch.until(State.READY, after=len(watch.seen))
-
-
-async def test_busy_is_not_dead() -> None:
-    engine = Engine()
-    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
-        await watch.until(State.READY)
-        engine.refuse["/v1/chat/completions"] = 503
-        for expected in range(1, 4):
-            asked = engine.generations()
-            fleet.report_failure("b1", StreamBroken("b1", "reset"))
-            await until(lambda: engine.generations() == asked + 1)  # noqa: B023
-            await until(lambda: len(engine.asked("/version")) == expected + 1)  # noqa: B023
-        assert watch.states()[-1] == "ready"
-
-
-async def test_one_bad_answer_is_not_enough() -> None:
-    engine = Engine()
-    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
-        await watch.until(State.READY)
-        engine.refuse["/v1/chat/completions"] = 500
-        asked = engine.generations()
-        fleet.report_failure("b1", StreamBroken("b1", "reset"))
-        await until(lambda: engine.generations() == asked + 1)
-        del engine.refuse["/v1/chat/completions"]
-        await until(lambda: engine.generations() == asked + 2)
-        await until(lambda: len(engine.asked("/version")) == 2)
-        assert watch.states()[-1] == "ready"
-
-
-# The breaker, and the way back into traffic
-
-TOUCHY = replace(FAST, breaker=BreakerSettings(window=60, failures=3, ratio=0.5), ramp=0.2)
-
-
-async def test_a_backend_that_fails_often_is_put_out_when_another_can_take_its_traffic() -> None:
-    one, two = Engine(), Engine()
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(one.serving())
-        await stack.enter_async_context(two.serving())
-        fleet, watch = await stack.enter_async_context(
-            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
-        )
-        await watch.until(State.READY, name="b1")
-        await watch.until(State.READY, name="b2")
-        one.refuse["/v1/completions"] = 500
-        for _ in range(3):
-            await ask(fleet)
-        down = await watch.until(State.DOWN)
-        assert down.reason == "fails too often, at last: answered 500"
-        await watch.until(State.READY, after=watch.seen.index(down))
-
-
-async def test_the_last_backend_of_its_kind_is_never_put_out_for_failing_often() -> None:
-    engine, other_class, other_model = Engine(), Engine(), Engine(models=("n",))
-    async with AsyncExitStack() as stack:
-        for server in (engine, other_class, other_model):
-            await stack.enter_async_context(server.serving())
-        fleet, watch = await stack.enter_async_context(
-            fleet_of(
-                engine.spec("b1", classes=frozenset(("short",))),
-                other_class.spec("b2", classes=frozenset(("long",))),
-                other_model.spec("b3"),
-                settings=TOUCHY,
-            )
-        )
-        for name in ("b1", "b2", "b3"):
-            await watch.until(State.READY, name=name)
-        for _ in range(20):
-            fleet.report_failure("b1", StreamBroken("b1", "reset"))
-        assert watch.states("b1")[-1] == "ready"
-
-
-async def test_a_backend_that_comes_back_beside_another_is_eased_in() -> None:
-    one, two = Engine(), Engine()
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(one.serving())
-        await stack.enter_async_context(two.serving())
-        fleet, watch = await stack.enter_async_context(
-            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
-        )
-        await watch.until(State.READY, name="b1")
-        await watch.until(State.READY, name="b2")
-        await until(lambda: all(s.share == 1.0 for s in fleet.statuses()))
+        assert await fleet.drain("b1", 0.2), "it may be asked again"
+        assert len(engine.requests) == asked, "a drained backend is left alone"
         before = len(watch.seen)
-        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
+        fleet.readmit("b1")
         await watch.until(State.READY, after=before)
-        await until(lambda: fleet.statuses()[0].share == 1.0)
-        shares = [s.share for s in watch.seen[before:] if s.state is State.READY]
-        assert shares == [0.25, 0.5, 0.75, 1.0]
+        assert watch.states()[before:] == ["probing", "warming", "ready"]
 
 
-async def test_losing_a_backend_that_is_being_eased_in_stops_that() -> None:
-    one, two = Engine(), Engine()
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(two.serving())
-        server = await stack.enter_async_context(AsyncExitStack())
-        await server.enter_async_context(one.serving())
-        fleet, watch = await stack.enter_async_context(
-            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
-        )
-        await watch.until(State.READY, name="b1")
-        await watch.until(State.READY, name="b2")
-        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
-        eased = await watch.until(State.READY, after=len(watch.seen))
-        assert eased.share == 0.25
-        await server.aclose()
-        lost = len(watch.seen)
-        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
-        await until(lambda: watch.states("b1").count("probing") >= 12)
-        after = [s for s in watch.seen[lost:] if s.spec.name == "b1"]
-        assert {s.share for s in after} == {1.0}
-        assert all(earlier != later for earlier, later in pairwise(after))
-
-
-# The watch of its own accord
-
-
-async def test_a_backend_that_owes_answers_and_is_silent_is_checked() -> None:
+async def test_draining_gives_up_after_its_time() -> None:
     engine = Engine()
-    settings = replace(FAST, health_interval=0.05)
-    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (fleet, watch):
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
         await watch.until(State.READY)
         engine.hanging = True
         asking = start(ask(fleet))
-        await watch.until(State.DOWN)
+        await until(lambda: engine.asked("/v1/completions")[-1]["prompt"] == "a b c")
+        assert not await fleet.drain("b1", 0.05)
+        assert not asking.done()
         asking.cancel()
-        engine.hanging = False
+        assert await fleet.drain("b1", 5)
 
 
-async def test_a_new_version_is_proved_again_before_it_gets_traffic() -> None:
+async def test_a_backend_that_is_still_warming_can_be_drained_too() -> None:
     engine = Engine()
-    settings = replace(FAST, health_interval=0.05)
-    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (_, watch):
-        await watch.until(State.READY)
-        engine.chat_ids = "ignored"
-        engine.version = "0.33.0"
-        before = len(watch.seen)
-        ready = await watch.until(State.READY, after=before)
-        assert [s.state.value for s in watch.seen[before:]] == ["probing", "warming", "ready"]
-        assert ready.capabilities is not None
-        assert (ready.capabilities.version, ready.capabilities.chat) == ("0.33.0", Channel.TEXT)
-
-
-async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
-    engine = Engine()
-    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.1))
-    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (fleet, watch):
-        await watch.until(State.READY)
-        warmed = len(engine.asked("/v1/chat/completions"))
-        loop = asyncio.get_running_loop()
-        busy_until = loop.time() + 0.3
-        while loop.time() < busy_until:
-            await ask(fleet)
-        assert len(engine.asked("/v1/chat/completions")) == warmed
-        await until(lambda: len(engine.asked("/v1/chat/completions")) >= warmed + 2)
-        assert watch.states()[-1] == "ready"
-
-
-async def test_an_idle_backend_that_died_is_found_by_its_keep_warm_request() -> None:
-    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.05))
-    engine = Engine()
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(AsyncExitStack())
-        await server.enter_async_context(engine.serving())
-        _, watch = await stack.enter_async_context(fleet_of(engine.spec(), settings=settings))
-        await watch.until(State.READY)
-        await server.aclose()
-        await watch.until(State.DOWN)
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.WARMING)
+        engine.hanging = True
+        assert await fleet.drain("b1", 5)
+        assert watch.states()[-1] == "draining"
 
 
 # The fleet
