@@ -37,6 +37,14 @@ def _convert_smollm2(source: Path, target: Path, vocabulary: smollm2.Vocabulary)
     )
     # The weights were quantised to 4 and 8 bits: half precision loses nothing, and half the disk.
     model.to(torch.float16).save_pretrained(target)
+    # What vLLM takes for requests that do not say: drawn at temperature 1, so small a model
+    # wanders off, and without a limit it may not come back.
+    defaults = {
+        "eos_token_id": model.config.eos_token_id,
+        "temperature": 0.0,
+        "max_new_tokens": 512,
+    }
+    (target / "generation_config.json").write_text(json.dumps(defaults, indent=2) + "\n")
     _save_tokenizer(
         target,
         vocabulary,

@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def layout() -> Layout:
     layout = locate()
-    assert layout.ready, "no vLLM environment: run python3 -m scripts.vllm_env"
+    if not layout.ready:
+        pytest.exit("there is no vLLM environment yet: run python3 -m scripts.vllm_env", 1)
     return layout
 
 
