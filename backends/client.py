@@ -24,11 +24,13 @@ class ClientLimits:
     `connections` counts all open ones; the scheduler's limits are meant to bind long before.
     `idle` is how long an unused one is kept, in seconds: less than vLLM's own 5 s
     (VLLM_HTTP_TIMEOUT_KEEP_ALIVE), so that we close first and no request meets a closed one.
-    `head` bounds a response head, in bytes.
+    `spare` unused ones are kept by `renew`, younger than that. `head` bounds a response head, in
+    bytes.
     """
 
     connections: int = 1024
     idle: float = 4.0
+    spare: int = 2
     head: int = 65_536
 
 
@@ -48,7 +50,7 @@ class Client:
         self.connects = 0
         self.reuses = 0
         self.stale_retries = 0
-        self._limits = limits or ClientLimits()
+        self.limits = limits or ClientLimits()
         self._host = url.hostname
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._ssl = ssl.create_default_context() if url.scheme == "https" else None
@@ -118,6 +120,16 @@ class Client:
                 self.stale_retries += 1
         return await self._exchange(await self._connect(timeouts), (head, body), timeouts)
 
+    async def renew(self, timeouts: Timeouts) -> None:
+        """See to it that `ClientLimits.spare` connections will last for another half `idle`.
+
+        Called that often, it spares every request the price of connecting. Raises ConnectError.
+        """
+        young = asyncio.get_running_loop().time() - self.limits.idle / 2
+        lasting = sum(since > young for since in self._idle.values())
+        for _ in range(self.limits.spare - lasting):
+            self._keep(await self._connect(timeouts))
+
     async def until_unused(self, within: float) -> bool:
         """Wait until no exchange is open; False when it took longer than so many seconds."""
         self._unused = asyncio.Event()
@@ -149,9 +161,8 @@ class Client:
         loop = asyncio.get_running_loop()
         self._busy.discard(connection)
         self._note_unused()
-        self._heard_at = self._used_at = self._idle[connection] = loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = loop.call_later(self._limits.idle, self._close_old)
+        self._heard_at = self._used_at = loop.time()
+        self._keep(connection)
 
     def lost(self, connection: Connection) -> None:
         """Forget a closed connection."""
@@ -171,13 +182,19 @@ class Client:
         self.on_answer(stream.status)
         return stream
 
+    def _keep(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle[connection] = loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(self.limits.idle, self._close_old)
+
     def _note_unused(self) -> None:
         if self._unused is not None and not self.in_flight:
             self._unused.set()
 
     def _take_idle(self) -> Connection | None:
         """The connection used last: the pool shrinks from its old end when load falls."""
-        oldest = asyncio.get_running_loop().time() - self._limits.idle
+        oldest = asyncio.get_running_loop().time() - self.limits.idle
         while self._idle:
             connection, since = self._idle.popitem()
             if connection.usable and since > oldest:
@@ -188,23 +205,23 @@ class Client:
 
     def _close_old(self) -> None:
         loop = asyncio.get_running_loop()
-        oldest = loop.time() - self._limits.idle
+        oldest = loop.time() - self.limits.idle
         self._idle_timer = None
         for connection, since in list(self._idle.items()):
             if since > oldest:
-                self._idle_timer = loop.call_at(since + self._limits.idle, self._close_old)
+                self._idle_timer = loop.call_at(since + self.limits.idle, self._close_old)
                 return
             connection.close()
 
     async def _connect(self, timeouts: Timeouts) -> Connection:
         name = self.spec.name
-        if self.in_flight >= self._limits.connections:
-            raise ConnectionsExhausted(name, f"{self._limits.connections} connections in use")
+        if self.in_flight >= self.limits.connections:
+            raise ConnectionsExhausted(name, f"{self.limits.connections} connections in use")
         self._connecting += 1
         try:
             async with asyncio.timeout(timeouts.connect):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(name, self, self._limits.head),
+                    lambda: Connection(name, self, self.limits.head),
                     self._host,
                     self._port,
                     ssl=self._ssl,

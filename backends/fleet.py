@@ -39,7 +39,7 @@ class Fleet:
         rng: Random | None = None,
     ) -> None:
         """Raises ValueError for a bad URL or a name that occurs twice."""
-        self._clients = {spec.name: Client(spec) for spec in specs}
+        self._clients = {spec.name: Client(spec, settings.client) for spec in specs}
         if len(self._clients) != len(specs):
             raise ValueError("two backends have the same name")
         self._settings = settings
@@ -50,7 +50,7 @@ class Fleet:
         self._lives: dict[str, Lifecycle] = {}
         self._scrapes: dict[str, Scrape] = {}
         self._living: dict[str, asyncio.Task[None]] = {}
-        self._scraping: list[asyncio.Task[None]] = []
+        self._aiding: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to probe; returns at once. `on_change` tells of each backend that gets READY."""
@@ -68,11 +68,14 @@ class Fleet:
             scrape = Scrape(life, self._settings.scrape, self._on_load)
             self._scrapes[name] = scrape
             self._living[name] = self._spawn(f"backend-{name}", life.run())
-            self._scraping.append(self._spawn(f"scrape-{name}", scrape.run()))
+            self._aiding += [
+                self._spawn(f"scrape-{name}", scrape.run()),
+                self._spawn(f"connections-{name}", life.keep_connected()),
+            ]
 
     async def stop(self) -> None:
         """End all lives and close every connection; streams still open break."""
-        await _end([*self._living.values(), *self._scraping])
+        await _end([*self._living.values(), *self._aiding])
         for life in self._lives.values():
             await life.probe.close()
             await life.client.close()

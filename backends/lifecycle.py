@@ -19,7 +19,7 @@ from backends.client import Client
 from backends.errors import BackendError, ConnectError, ConnectionsExhausted, NotServing
 from backends.probe import Probe
 from backends.settings import FleetSettings
-from backends.types import BackendStatus, Capabilities, State
+from backends.types import BackendStatus, Capabilities, State, Timeouts
 from backends.warm import Warmer
 
 FAILED_STATUSES = frozenset((500, 502, 504))
@@ -78,6 +78,16 @@ class Lifecycle:
                 failures = 0
             await self._pause(self._backoff(failures))
             failures += 1
+
+    async def keep_connected(self) -> None:
+        """Keep spare connections young while READY, until cancelled; notices a dead server, too."""
+        while True:
+            await asyncio.sleep(self.client.limits.idle / 2)
+            if self.status.state is State.READY:
+                try:
+                    await self.client.renew(Timeouts())
+                except ConnectError as error:
+                    self.report_failure(error)
 
     def report_failure(self, error: BackendError) -> None:
         """Traffic saw this. Without a connection it is DOWN at once; else it is asked at once."""
@@ -142,6 +152,8 @@ class Lifecycle:
             asked_at = self._loop.time()
             try:
                 changed = await self._check(keep_warm=keep_warm)
+            except ConnectError:
+                raise
             except BackendError:
                 # Tokens that came meanwhile prove more than an answer that did not.
                 strikes = 0 if self.client.heard_at > asked_at else strikes + 1

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backends.breaker import BreakerSettings
+from backends.client import ClientLimits
 from backends.types import BackendSpec
 
 
@@ -64,6 +65,7 @@ class FleetSettings:
 
     warm: WarmSettings = WarmSettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    client: ClientLimits = field(default_factory=ClientLimits)
     probe_timeout: float = 10.0
     health_interval: float = 10.0
     health_timeout: float = 30.0

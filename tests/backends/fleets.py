@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from backends.client import ClientLimits
 from backends.fleet import Fleet
 from backends.settings import FleetSettings, ScrapeSettings, WarmSettings
 from backends.types import BackendSpec, BackendStatus, Load, State, Timeouts
@@ -12,6 +13,7 @@ from tests.backends.scripted import Collector, start, until
 FAST = FleetSettings(
     warm=WarmSettings(requests=4, rounds=2, tolerance=0, keep_after=None, time_limit=5),
     scrape=ScrapeSettings(interval=60),
+    client=ClientLimits(spare=0),
     probe_timeout=2,
     health_interval=30,
     health_timeout=0.2,

@@ -8,13 +8,14 @@ from itertools import pairwise
 import pytest
 
 from backends.breaker import BreakerSettings
+from backends.client import ClientLimits
 from backends.errors import (
     ConnectFailed,
     ConnectionsExhausted,
     FirstTokenTimeout,
     StreamBroken,
 )
-from backends.types import Channel, State
+from backends.types import Channel, State, Timeouts
 from tests.backends.engine import Engine
 from tests.backends.fleets import FAST, ask, fleet_of
 from tests.backends.scripted import start, until
@@ -242,3 +243,46 @@ async def test_an_idle_backend_that_died_is_found_by_its_keep_warm_request() -> 
         await watch.until(State.READY)
         await server.aclose()
         await watch.until(State.DOWN)
+
+
+# Connections kept for the next request
+
+SPARE = replace(FAST, client=ClientLimits(idle=0.2, spare=2))
+
+
+async def test_after_any_idleness_a_request_finds_an_open_connection() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec(), settings=SPARE) as (fleet, watch):
+        await watch.until(State.READY)
+        client = fleet.client("b1")
+        generations = engine.generations()
+        for renewals in range(1, 4):
+            await until(lambda: client.connects >= 4 + 2 * renewals)  # noqa: B023
+            reuses = client.reuses
+            await ask(fleet)
+            assert client.reuses == reuses + 1
+        assert engine.generations() == generations + 3, "renewing asks the engine for nothing"
+        assert client.stale_retries == 0
+
+
+async def test_connections_in_use_are_renewed_by_their_use() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec(), settings=SPARE) as (fleet, watch):
+        await watch.until(State.READY)
+        await asyncio.gather(ask(fleet), ask(fleet))
+        client = fleet.client("b1")
+        connects = client.connects
+        await client.renew(Timeouts())
+        assert client.connects == connects
+
+
+async def test_a_server_that_died_in_idleness_is_noticed_without_a_request() -> None:
+    engine = Engine()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(AsyncExitStack())
+        await server.enter_async_context(engine.serving())
+        _, watch = await stack.enter_async_context(fleet_of(engine.spec(), settings=SPARE))
+        await watch.until(State.READY)
+        await server.aclose()
+        down = await watch.until(State.DOWN)
+        assert "cannot connect" in down.reason
