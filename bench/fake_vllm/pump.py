@@ -1,6 +1,7 @@
 """Runs the engine model in real time: one timer, one wake-up for all tokens of a step."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 from bench.engine import Emitted, Engine
@@ -10,7 +11,10 @@ Sink = Callable[[int, bool], None]
 
 
 class Pump:
-    """Feeds sequences to the engine and its tokens to their sinks. Belongs to one event loop."""
+    """Feeds sequences to the engine and its tokens to their sinks. Belongs to one event loop.
+
+    The engine's clock is the monotonic one: uvloop's own counts whole milliseconds.
+    """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
@@ -29,7 +33,7 @@ class Pump:
     ) -> None:
         """Raises bench.engine.CannotServe."""
         self._turn()
-        self._engine.add(seq_id, prompt_tokens, output_tokens, self._loop.time(), prefix=prefix)
+        self._engine.add(seq_id, prompt_tokens, output_tokens, time.monotonic(), prefix=prefix)
         self._sinks[seq_id] = sink
         self._arm()
 
@@ -44,7 +48,7 @@ class Pump:
         self._arm()
 
     def _turn(self) -> None:
-        for seq_id, (count, finished) in _by_sequence(self._engine.advance(self._loop.time())):
+        for seq_id, (count, finished) in _by_sequence(self._engine.advance(time.monotonic())):
             sink = self._sinks.pop(seq_id, None) if finished else self._sinks.get(seq_id)
             if sink is not None:
                 sink(count, finished)
@@ -55,9 +59,10 @@ class Pump:
             if at == self._wakes_at:
                 return
             self._timer.cancel()
-        # uvloop's handles for a time that is over cannot be asked when they are due.
         self._wakes_at = at
-        self._timer = None if at is None else self._loop.call_at(at, self._wake)
+        self._timer = None
+        if at is not None:
+            self._timer = self._loop.call_later(max(0.0, at - time.monotonic()), self._wake)
 
 
 def _by_sequence(emitted: Sequence[Emitted]) -> list[tuple[str, tuple[int, bool]]]:

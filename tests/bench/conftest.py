@@ -1,7 +1,8 @@
 """A simulated server in this loop, and a client for it."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ class Fake:
 
     server: Running
     http: aiohttp.ClientSession
+    stop: Callable[[], Awaitable[None]]
+    """End the server before the block ends."""
 
     async def post(self, path: str, **body: Any) -> Any:
         async with self.http.post(path, json=body) as response:
@@ -39,11 +42,16 @@ MakeFake = Callable[..., AbstractAsyncContextManager[Fake]]
 
 @asynccontextmanager
 async def make_fake(**options: Any) -> AsyncIterator[Fake]:
-    async with (
-        running(Options(**options)) as server,
-        aiohttp.ClientSession(server.url) as http,
-    ):
-        yield Fake(server, http)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(running(Options(**options)))
+        http = await stack.enter_async_context(aiohttp.ClientSession(server.url))
+        yield Fake(server, http, stack.aclose)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
 
 
 @pytest.fixture

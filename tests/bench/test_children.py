@@ -3,12 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bench.children import Child, ChildEnded, children
+from tests.bench.waiting import reaches
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
@@ -27,12 +27,6 @@ def is_alive(pid: int) -> bool:
         return False
     # A grandchild that was killed may stay a zombie until its new parent looks at it.
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-
-
-async def reaches(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the kernel sets no event
-            await asyncio.sleep(0.005)
 
 
 async def test_children_live_as_long_as_the_block(tmp_path: Path):

@@ -9,7 +9,8 @@ from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 from bench.demo import find_redis, free_port, stages
-from tests.bench.test_children import is_alive, reaches
+from tests.bench.test_children import is_alive
+from tests.bench.waiting import reaches
 
 COMMAND = (sys.executable, "-m", "bench.demo")
 

@@ -10,6 +10,7 @@ import uvloop
 from bench.engine import EngineSpec
 from bench.fake_vllm import TOKENIZER
 from tests.bench.conftest import Fake, make_fake
+from tests.bench.waiting import reaches
 
 CHAT = "/v1/chat/completions"
 QUESTION = [{"role": "user", "content": "Why is the sky blue?"}]
@@ -180,12 +181,6 @@ async def test_a_short_prompt_waits_for_the_long_one_before_it():
         await ask("short", 10)
         await long
         assert ended == ["long", "short"]
-
-
-async def reaches(condition) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - what other tasks do to it sets no event
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("stream", [True, False])

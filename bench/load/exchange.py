@@ -1,0 +1,108 @@
+"""One request of the load: sent, read to its end, turned into a Sample whatever happens to it."""
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from backends.client import Client
+from backends.errors import BackendError
+from backends.stream import Stream
+from backends.types import Timeouts
+from bench.load.answer import Answer, Stamps, header, read_document, read_stream, stages
+from bench.load.sample import Sample
+from bench.load.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One planned request. `at` is its intended start, in seconds from the start of the run.
+
+    `parts` joined are the prompt; requests with a common prefix share the objects.
+    """
+
+    number: int
+    at: float
+    parts: list[str] = field(repr=False)
+    prompt_tokens: int
+    output_tokens: int
+    service_class: str
+    warm_up: bool = False
+
+
+class Exchanger:
+    """Sends requests to one target and returns what became of each.
+
+    `began` is the run's start on the event loop's clock.
+    """
+
+    def __init__(self, target: Target, client: Client, timeouts: Timeouts, *, began: float) -> None:
+        self._target = target
+        self._client = client
+        self._timeouts = timeouts
+        self.began = began
+        self._clock = asyncio.get_running_loop().time
+
+    def now(self) -> float:
+        """Seconds from the start of the run; before it, below 0."""
+        return self._clock() - self.began
+
+    async def send(self, request: Request) -> Sample:
+        """Never raises for what the server does. Cancelled, it returns the sample of a cut one."""
+        body = self._target.body(request.parts, request.output_tokens)
+        sent = self._clock()
+        stamps = Stamps(self._clock)
+        stream: Stream | None = None
+        error = ""
+        try:
+            stream = await self._client.open(self._target.path, body, timeouts=self._timeouts)
+            await stream.relay(stamps)
+        except BackendError as failure:
+            error = snake_case(type(failure).__name__)
+        except asyncio.CancelledError:
+            error = "cancelled"
+        return self._sample(request, sent, stream, stamps, error)
+
+    def _sample(
+        self, request: Request, sent: float, stream: Stream | None, stamps: Stamps, error: str
+    ) -> Sample:
+        ended = self._clock()
+        pieces = stamps.pieces
+        if stream is not None and pieces:
+            # The first piece waited for `relay` to begin; the stream knows when it came.
+            pieces[0] = (stream.first_byte_at, pieces[0][1])
+        status = stream.status if stream is not None else 0
+        answer = self._read(status, pieces)
+        times = [at - self.began for at in answer.times]
+        headers = stream.headers if stream is not None else []
+        retry_after = header(headers, b"retry-after")
+        return Sample(
+            number=request.number,
+            service_class=header(headers, b"x-forebay-class") or request.service_class,
+            warm_up=request.warm_up,
+            intended=request.at,
+            sent=sent - self.began,
+            ended=(pieces[-1][0] if pieces and not error else ended) - self.began,
+            status=status,
+            error=error or answer.error,
+            retry_after=float(retry_after) if retry_after.isdigit() else None,
+            first_token=times[0] if times else None,
+            last_token=times[-1] if times else None,
+            prompt_tokens=answer.prompt_tokens or request.prompt_tokens,
+            output_tokens=len(times) if answer.output_tokens is None else answer.output_tokens,
+            gaps=tuple(later - earlier for earlier, later in pairwise(times)),
+            backend=header(headers, b"x-forebay-backend"),
+            stages=stages(header(headers, b"server-timing")),
+        )
+
+    def _read(self, status: int, pieces: list[tuple[float, bytes]]) -> Answer:
+        if status == 0:
+            return Answer()
+        if status != 200:
+            return Answer(error=f"http_{status}")
+        return read_stream(pieces) if self._target.stream else read_document(pieces)
+
+
+def snake_case(name: str) -> str:
+    """`ConnectFailed` as `connect_failed`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,246 @@
+"""Runs of the load generator against the simulated server, over real sockets."""
+
+import asyncio
+import csv
+import json
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from rich.console import Console
+from typer.testing import CliRunner
+
+from backends.types import Timeouts
+from bench.__main__ import app
+from bench.engine import EngineSpec
+from bench.fake_vllm import Mode
+from bench.load.alarm import Alarm
+from bench.load.discover import LoadFailed
+from bench.load.plan import Lengths
+from bench.load.sample import Sample
+from bench.load.session import Outcome, Settings, run_load
+from bench.load.target import Api
+from bench.workload import Job
+from tests.bench.conftest import Fake, make_fake
+from tests.bench.waiting import reaches
+
+QUIET = Console(quiet=True)
+
+
+def at_intervals(count: int, gap: float, prompt: int = 60, output: int = 3) -> list[Job]:
+    return [Job(number * gap, prompt, output) for number in range(count)]
+
+
+async def run(url: str, jobs: list[Job], **settings) -> Outcome:
+    timeouts = Timeouts(connect=2.0, first_token=5.0, token_gap=5.0, total=10.0)
+    return await run_load(Settings(url, timeouts, Lengths(), **settings), jobs, QUIET)
+
+
+@pytest.mark.parametrize("api", list(Api))
+@pytest.mark.parametrize("stream", [True, False])
+async def test_every_prompt_has_the_tokens_that_were_planned(fake: Fake, api: Api, stream: bool):
+    jobs = [Job(0.01 * n, tokens, 4) for n, tokens in enumerate((40, 333, 2048, 100))]
+    outcome = await run(fake.server.url + "/v1", jobs, api=api, stream=stream)
+    samples = sorted(outcome.samples, key=lambda sample: sample.number)
+    assert [sample.error for sample in samples] == [""] * 4
+    assert [sample.prompt_tokens for sample in samples] == [40, 333, 2048, 100]
+    assert [sample.output_tokens for sample in samples] == [4] * 4
+    assert [sample.service_class for sample in samples] == ["short", "short", "long", "short"]
+    assert not outcome.served.guessed
+    assert [sample.ttft is not None for sample in samples] == [stream] * 4
+
+
+async def test_a_prefix_that_jobs_share_is_found_in_the_engines_cache():
+    async with make_fake() as fake:
+        jobs = [Job(0.1, 1600, 1, prefix=(1, 2, 3)), Job(0.4, 1600, 1, prefix=(1, 2, 9))]
+        await run(fake.server.url, jobs, api=Api.COMPLETIONS)
+        assert fake.server.app.engine.cached_tokens >= 1008
+
+
+async def stalled(fake: Fake, jobs: list[Job], **settings) -> list[float]:
+    """The TTFTs over 150 ms of a run in which the engine stalls for 0.5 s after a few requests."""
+    app = fake.server.app
+    before = app.received
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run(fake.server.url, jobs, **settings))
+        await reaches(lambda: app.received >= before + 4)
+        app.engine.stall(0.5)
+    samples = running.result().samples
+    return [sample.ttft for sample in samples if sample.ttft is not None and sample.ttft > 0.15]
+
+
+async def test_an_open_loop_blames_a_stall_on_all_who_met_it():
+    """Twenty requests a second and half a second of silence, which a closed loop sees once."""
+    async with make_fake(engine=EngineSpec(prefill_per_token=1e-5)) as fake:
+        met = await stalled(fake, at_intervals(18, 0.05, output=1))
+        assert 5 <= len(met) <= 11
+        assert max(met) > 0.4
+        assert len(await stalled(fake, at_intervals(100, 0.0, output=1), concurrency=1)) == 1
+
+
+async def test_a_closed_loop_keeps_so_many_requests_open():
+    async with make_fake(engine=EngineSpec(decode_per_seq=1e-3)) as fake:
+        outcome = await run(fake.server.url, at_intervals(30, 0.0, output=10), concurrency=3)
+    changes = sorted(change for s in outcome.samples for change in ((s.sent, 1), (s.ended, -1)))
+    now, most = 0, 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    assert len(outcome.samples) == 30
+    assert most == 3
+    assert all(sample.lateness < 0.1 for sample in outcome.samples)
+
+
+@pytest.mark.parametrize(
+    ("mode", "error"),
+    [
+        (Mode.BUSY, "http_503"),
+        (Mode.REFUSE, "stream_broken"),
+        (Mode.RESET_MID_STREAM, "stream_broken"),
+    ],
+)
+async def test_each_failure_has_its_name(fake: Fake, mode: Mode, error: str):
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run(fake.server.url, [Job(0.0, 50, 4), Job(0.3, 50, 4)]))
+        await reaches(lambda: fake.server.app.received == 2)
+        fake.server.app.fail(mode)
+    assert [sample.error for sample in running.result().samples] == ["", error]
+
+
+async def test_a_server_that_is_gone_is_a_failed_connection(fake: Fake):
+    jobs = at_intervals(12, 0.05, output=1)
+    settings = Settings(fake.server.url, Timeouts(connect=2.0), Lengths())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run_load(settings, jobs, QUIET))
+        await reaches(lambda: fake.server.app.received >= 4)
+        await fake.stop()
+    kinds = {sample.error for sample in running.result().samples}
+    assert "connect_failed" in kinds
+    assert "" in kinds
+
+
+@asynccontextmanager
+async def answering(status: int, headers: dict[str, str], body: str) -> AsyncIterator[str]:
+    """A server whose first completion is well and whose others are as told."""
+    answered = 0
+
+    async def completions(_: web.Request) -> web.Response:
+        nonlocal answered
+        answered += 1
+        if answered == 1:
+            return web.Response(text="data: [DONE]\n\n")
+        return web.Response(status=status, headers=headers, text=body)
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m"}]})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", completions)
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def only_sample(url: str) -> Sample:
+    outcome = await run(url, [Job(0.0, 50, 4)])
+    assert outcome.served.guessed
+    return outcome.samples[0]
+
+
+async def test_a_429_is_kept_with_its_retry_after():
+    async with answering(429, {"retry-after": "7"}, "{}") as url:
+        sample = await only_sample(url)
+    assert (sample.error, sample.status, sample.retry_after) == ("http_429", 429, 7.0)
+
+
+async def test_the_gateways_headers_are_kept():
+    headers = {
+        "x-forebay-class": "special",
+        "x-forebay-backend": "b1",
+        "server-timing": "read;dur=1.5, queue;dur=20",
+    }
+    body = 'data: {"choices":[{"delta":{"content":"x"}}]}\n\ndata: [DONE]\n\n'
+    async with answering(200, headers, body) as url:
+        sample = await only_sample(url)
+    assert (sample.service_class, sample.backend) == ("special", "b1")
+    assert sample.stages == (("read", 0.0015), ("queue", 0.02))
+    assert sample.output_tokens == 1
+
+
+async def test_a_model_that_is_not_served_ends_the_run_before_it_begins(fake: Fake):
+    with pytest.raises(LoadFailed, match="http_404"):
+        await run(fake.server.url, at_intervals(1, 0.0), model="other")
+
+
+async def test_an_address_where_nothing_listens_is_said(unused_port: int):
+    with pytest.raises(LoadFailed, match="/v1/models"):
+        await run(f"http://127.0.0.1:{unused_port}", at_intervals(1, 0.0))
+
+
+async def test_the_alarm_is_never_early_and_seldom_a_millisecond_late():
+    lateness = []
+    with Alarm() as alarm:
+        for _ in range(40):
+            at = time.monotonic() + 0.0033
+            await alarm.until(at)
+            lateness.append(time.monotonic() - at)
+        await alarm.until(time.monotonic() - 1.0)
+    assert min(lateness) >= 0.0
+    assert sorted(lateness)[10] < 0.0008
+
+
+COMMAND = (sys.executable, "-m", "bench", "load")
+
+
+async def test_the_command_writes_a_table_json_and_csv(fake: Fake, tmp_path: Path):
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, fake.server.url, "--rate", "40", "--requests", "30", "--warm-up", "0.2",
+        "--prompt", "50@0.8,1500@0.2", "--output", "2", "--json", tmp_path / "r.json",
+        "--csv", tmp_path / "r.csv", stdout=PIPE,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert "TTFT" in said.decode()
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["schema"] == 1
+    warm_up, measured = (document["detail"][part]["requests"] for part in ("warm_up", "all"))
+    assert warm_up > 0
+    assert warm_up + measured == 30
+    assert document["summary"]["short_ttft_ms_p50"] > 0
+    assert document["environment"]["cores"] >= 1
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert {row["prompt_tokens"] for row in rows} == {"50", "1500"}
+    assert all(float(row["ttft"]) > 0 for row in rows)
+
+
+async def test_ctrl_c_shows_what_was_measured(tmp_path: Path):
+    async with make_fake() as fake:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, fake.server.url, "--rate", "50", "--duration", "60",
+            "--prompt", "20", "--json", tmp_path / "r.json", stdout=PIPE,
+        )  # fmt: skip
+        await reaches(lambda: fake.server.app.received >= 20)
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(5):
+            said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert "TTFT" in said.decode()
+    assert 10 <= json.loads((tmp_path / "r.json").read_text())["summary"]["completed"] < 3000
+
+
+@pytest.mark.parametrize("flags", [["--prompt", "none"], ["--rate", "0"], ["--requests", "0"]])
+def test_a_wrong_flag_ends_it_with_a_word(flags: list[str]):
+    ended = CliRunner().invoke(app, ["load", "http://127.0.0.1:9", *flags])
+    assert isinstance(ended.exception, SystemExit)
+    assert str(ended.exception.code).startswith("bench load: ") or "bench load: " in ended.output
