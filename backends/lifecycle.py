@@ -76,7 +76,7 @@ class Lifecycle:
                 continue
             if self._loop.time() - started >= self._settings.backoff_max:
                 failures = 0
-            await self._pause(self._backoff(failures))
+            await asyncio.sleep(self._backoff(failures))
             failures += 1
 
     async def keep_connected(self) -> None:

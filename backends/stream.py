@@ -184,6 +184,8 @@ class Stream:
         self._sink = sink
         self.resume()
         for data in held:
+            if self._sink is None:  # the sink aborted
+                return
             sink.write(data)
 
     def _due(self, now: float) -> tuple[float, type[PhaseTimeout]]:

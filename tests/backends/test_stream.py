@@ -212,7 +212,8 @@ async def test_what_the_sink_raises_leaves_relay_and_closes_upstream(at_once: bo
         await served.peers[0].gone.wait()
 
 
-async def test_nothing_is_written_after_the_sink_aborted() -> None:
+@pytest.mark.parametrize("held", [True, False])
+async def test_nothing_is_written_after_the_sink_aborted(held: bool) -> None:
     class AbortingSink(Collector):
         def write(self, data: bytes, /) -> None:
             super().write(data)
@@ -220,12 +221,13 @@ async def test_nothing_is_written_after_the_sink_aborted() -> None:
                 stream.abort()
 
     proceed = asyncio.Event()
+    more = b"1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n"
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(CHUNKED + b"1\r\na\r\n")
+        await peer.say(CHUNKED + b"1\r\na\r\n" + (more if held else b""))
         await proceed.wait()
-        await peer.say(b"1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n")
+        await peer.say(more)
 
     async with client_of(script) as (client, _):
         stream = await ask(client)
