@@ -184,7 +184,7 @@ class Stream:
         self._sink = sink
         self.resume()
         for data in held:
-            if self._sink is None:  # the sink aborted
+            if self._sink is not sink:  # it aborted
                 return
             sink.write(data)
 
