@@ -1,8 +1,7 @@
 """`python -m bench.run_vllm`, what `make run-vllm` calls: Forebay in front of a real vLLM.
 
 vLLM runs on the CPU with SmolLM2-135M-Instruct, which answers sensibly, at some 100 prompt tokens
-a second: for a conversation, not for load. Its environment and its model are built by
-`python3 -m scripts.vllm_env`; not here.
+a second: for a conversation, not for load. How its environment is made: scripts/vllm_env.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from bench.children import Children, children
 from bench.demo import HOST, DemoFailed, Redis, ask, check_port, command, find_redis, free_port
 from bench.demo import until_ready as until_gateway_ready
 from scripts.vllm_env import serve
+from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import Layout, locate
 
 QUESTION = "What is the capital of France?"
@@ -76,13 +76,21 @@ Try next:
 Ctrl-C stops everything.""")
 
 
+async def _built() -> Layout:
+    """The vLLM environment and its models, made now if there are none yet (three minutes)."""
+    layout = locate()
+    try:
+        await asyncio.to_thread(build, layout, lambda line: print(line, flush=True))
+    except BuildError as error:
+        raise DemoFailed(str(error)) from error
+    return layout
+
+
 async def run(port: int, *, once: bool) -> None:
     """Raises DemoFailed or ChildEnded; leaves no process behind, however it ends."""
     began = time.monotonic()
-    layout = locate()
-    if not layout.ready:
-        raise DemoFailed("there is no vLLM environment yet: run python3 -m scripts.vllm_env")
     check_port(port)
+    layout = await _built()
     model = layout.smollm2.name
     with tempfile.TemporaryDirectory(prefix="forebay-vllm-") as logs:
         async with children(Path(logs)) as started, aiohttp.ClientSession() as http:
