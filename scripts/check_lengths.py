@@ -21,7 +21,8 @@ def complaints(path: Path) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION:
-                yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {MAX_FUNCTION}"
+                where = f"{path}:{node.lineno}: {node.name}"
+                yield f"{where} has {length} lines, at most {MAX_FUNCTION}"
 
 
 def main(roots: list[str]) -> int:
