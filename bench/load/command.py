@@ -19,7 +19,10 @@ from bench.load.prompts import InexactTokenizer
 from bench.load.session import Outcome, Settings, run_load
 from bench.load.summary import Objective, detail, flat
 from bench.load.target import Api
-from bench.workload import Job
+from bench.traces import read_trace
+from bench.workload import Job, at_rate
+
+RATE = 10.0
 
 DURATION = 30.0
 """Seconds of an open loop that nothing else bounds."""
@@ -32,7 +35,13 @@ SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
 
 def load(
     url: Annotated[str, typer.Argument(help="An OpenAI-compatible server, with or without /v1.")],
-    rate: Annotated[float, typer.Option(help="Requests per second, on average.")] = 10.0,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests per second on average (10; a trace's own).")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Replay this: Azure's CSV, Mooncake's JSON lines, our request log."),
+    ] = None,
     arrivals: Annotated[Rhythm, typer.Option(help="How they are spread.")] = Rhythm.POISSON,
     variation: Annotated[float, typer.Option(help="Of gamma gaps: 1 is Poisson.")] = 2.0,
     burst: Annotated[float, typer.Option(help="Seconds of a burst, for on-off.")] = 1.0,
@@ -71,16 +80,14 @@ def load(
     --concurrency asks for a closed one. Ctrl-C ends the run and shows what was measured.
     """
     try:
-        planned = limited(
-            jobs(
-                Arrivals(rate, arrivals, variation, burst, pause),
-                sizes(prompt),
-                sizes(output),
-                seed=seed,
-            ),
-            **_limits(concurrency, duration, requests),
-        )
-    except ValueError as error:
+        if trace is not None:
+            recorded = read_trace(trace)
+            endless = iter(recorded if rate is None else at_rate(recorded, rate))
+        else:
+            rhythm = Arrivals(RATE if rate is None else rate, arrivals, variation, burst, pause)
+            endless = jobs(rhythm, sizes(prompt), sizes(output), seed=seed)
+        planned = limited(endless, **_limits(concurrency, duration, requests))
+    except (OSError, ValueError) as error:
         sys.exit(f"bench load: {error}")
     settings = Settings(
         url=url,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bench.load.exchange import Request
 from bench.load.prompts import Prompts
+from bench.traces import BLOCK
 from bench.workload import Job
 
 
@@ -16,7 +17,7 @@ class Lengths:
     classes itself.
     """
 
-    block: int = 512
+    block: int = BLOCK
     short: int = 1024
 
 

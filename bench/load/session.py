@@ -82,9 +82,10 @@ async def run_load(settings: Settings, jobs: Sequence[Job], console: Console) ->
         overhead = await template_overhead(first, prompts)
         planner = Planner(prompts, settings.lengths, overhead=overhead, seed=settings.seed)
         requests = planner.requests(jobs, warm_up=settings.warm_up)
-        began = clock() + LEAD
-        exchanger = Exchanger(target, client, settings.timeouts, began=began)
-        samples, effort = await _send(exchanger, requests, settings, console)
+        with _without_old_garbage():
+            began = clock() + LEAD
+            exchanger = Exchanger(target, client, settings.timeouts, began=began)
+            samples, effort = await _send(exchanger, requests, settings, console)
         return Outcome(samples, effort, served, overhead)
     finally:
         await client.close()
@@ -94,7 +95,7 @@ async def _send(
     exchanger: Exchanger, requests: list[Request], settings: Settings, console: Console
 ) -> tuple[list[Sample], Effort]:
     samples: list[Sample] = []
-    with Live(console, len(requests)) as live, _without_old_garbage():
+    with Live(console, len(requests)) as live:
 
         def collect(sample: Sample) -> None:
             samples.append(sample)
