@@ -118,8 +118,7 @@ class Connection(asyncio.Protocol):
             raise BadResponse(self._backend, "an answer that nothing asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._head_done:  # else it is a trailer, which ends here
-            self._headers.append((name.lower(), value))
+        self._headers.append((name.lower(), value))  # trailers, too, after the head was told of
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
