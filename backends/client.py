@@ -102,10 +102,11 @@ class Client:
         """Send a request; return when the head and the first byte (or the end) of the body came.
 
         So a caller that got a BackendError from here may still try elsewhere: the client has seen
-        nothing. `headers` are added to host, content-type (JSON), content-length and
-        authorization, and must not repeat them; HEAD is not supported. Raises BackendError, and
-        ValueError for a line break in the path or a header. Cancelled in any phase, it closes the
-        connection.
+        nothing. `headers` are added to host, content-type (JSON) and content-length, and must not
+        repeat them; an authorization gives way to the backend's own key. No HEAD.
+
+        Raises BackendError, and ValueError for a line break in the path or a header. Cancelled in
+        any phase, it closes the connection.
         """
         head = self._head(f"{method} {path} HTTP/1.1", len(body), headers)
         self._used_at = asyncio.get_running_loop().time()
@@ -240,7 +241,9 @@ class Client:
         return connection
 
     def _head(self, start: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
-        own = _lines(extra) if extra else ""
+        if self.spec.api_key is not None:
+            extra = [pair for pair in extra if pair[0].lower() != "authorization"]
+        own = _lines(extra)
         if "\r" in start or "\n" in start:
             raise ValueError("a line break in the path")
         head = f"{start}\r\n{self._fixed_headers}content-length: {length}\r\n{own}\r\n"

@@ -95,6 +95,18 @@ async def test_the_request_on_the_wire() -> None:
         )
 
 
+@pytest.mark.parametrize(("key", "sent"), [("ours", b"Bearer ours"), (None, b"Bearer theirs")])
+async def test_a_backend_s_own_key_replaces_the_client_s(key: str | None, sent: bytes) -> None:
+    async with serving(answering(sized(b"x"))) as served:
+        client = Client(served.spec(api_key=key))
+        theirs = [("Authorization", "Bearer theirs")]
+        await body_of(await client.open("/p", b"", timeouts=PATIENT, headers=theirs))
+        lines = served.peers[0].requests[0].split(b"\r\n")
+        keys = [line for line in lines if line.lower().startswith(b"authorization:")]
+        assert [line.partition(b": ")[2] for line in keys] == [sent]
+        await client.close()
+
+
 async def test_the_api_key_is_sent_and_large_bodies_arrive_whole() -> None:
     async with serving(answering(sized(b"x"))) as served:
         client = Client(served.spec(api_key="secret"))
