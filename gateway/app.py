@@ -5,7 +5,7 @@ import time
 
 from backends.fleet import Fleet
 from backends.settings import FleetSettings, WarmSettings
-from backends.types import BackendStatus
+from backends.types import BackendStatus, Load
 from gateway.catalogue import Catalogue
 from gateway.config import Config
 from gateway.control import Control
@@ -26,7 +26,8 @@ from gateway.settings import (
 )
 from gateway.status import Status
 from gateway.tasks import Tasks
-from scheduler.events import Decided, SettingsChanged
+from gateway.tokenization import Tokenization
+from scheduler.events import Decided, LoadSeen, SettingsChanged
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import PoolSettings
 
@@ -45,7 +46,11 @@ class App:
         self.driver = Driver(scheduler_settings(config), self._decided)
         self.pool = TokenizerPool(_pool_settings(config), self.tasks.spawn)
         self.fleet = Fleet(
-            backend_specs(config), _fleet_settings(config), self._status_changed, self.tasks.spawn
+            backend_specs(config),
+            _fleet_settings(config),
+            self._status_changed,
+            self.tasks.spawn,
+            on_load=self._load_seen,
         )
         self.catalogue = Catalogue(
             config,
@@ -75,10 +80,11 @@ class App:
             draining=lambda: self.server.draining,
             started=time.time(),
         )
-        routes = Routes(Handlers(parts), self.status, self.metrics)
+        tokenization = Tokenization(self.pool, self.catalogue)
+        routes = Routes(Handlers(parts), tokenization, self.status, self.metrics)
         self.server = HttpServer(routes, http_limits(config), self.tasks.spawn)
         self.metrics.registry.register(
-            StateCollector(self.driver.snapshot, self.fleet.statuses, lambda: self.control.up)
+            StateCollector(self.driver.snapshot, self.fleet, lambda: self.control.up)
         )
 
     async def start(self) -> int:
@@ -108,6 +114,11 @@ class App:
     def _status_changed(self, status: BackendStatus) -> None:
         log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
         self.catalogue.status_changed(status)
+
+    def _load_seen(self, load: Load) -> None:
+        self.driver.apply(
+            LoadSeen(load.backend, load.running, load.waiting, load.kv_usage, load.preemptions)
+        )
 
     def _observe(self, record: RequestRecord) -> None:
         self.metrics.observe(record)

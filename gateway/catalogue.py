@@ -72,6 +72,7 @@ class Catalogue:
         self._entries: dict[str, _Entry] = {}
         self._unavailable: dict[str, str] = {}
         self._known: set[str] = set()
+        self._lengths: dict[str, int | None] = {}
         self._adding = asyncio.Lock()
 
     # what the fleet and the operator tell
@@ -80,6 +81,7 @@ class Catalogue:
         name, found = status.spec.name, status.capabilities
         entry = self._entries.setdefault(name, _Entry(status))
         entry.status = status
+        self._lengths = self._context_lengths()
         if found is not None and found is not entry.settling:
             entry.settling = found
             self._spawn(f"settle-{name}", self._settle(entry, found))
@@ -95,7 +97,7 @@ class Catalogue:
 
     def context_length(self, model: str) -> int | None:
         """The longest context, in tokens, that a backend offers for the model."""
-        return self.models().get(model)
+        return self._lengths.get(model)
 
     def takes_ids(self, backend: str, model: str, kind: Kind) -> bool:
         standing = self._entries[backend].standings.get(model)
@@ -112,11 +114,7 @@ class Catalogue:
 
     def models(self) -> dict[str, int | None]:
         """Every served model with its context length in tokens."""
-        models: dict[str, int | None] = {}
-        for model in self._served():
-            known = models.get(model.name)
-            models[model.name] = max(filter(None, (known, model.max_model_len)), default=None)
-        return models
+        return dict(self._lengths)
 
     def any_ready(self) -> bool:
         return any(entry.state is State.READY for entry in self._entries.values())
@@ -135,6 +133,13 @@ class Catalogue:
         for entry in self._entries.values():
             if entry.status.capabilities is not None:
                 yield from entry.status.capabilities.models
+
+    def _context_lengths(self) -> dict[str, int | None]:
+        lengths: dict[str, int | None] = {}
+        for model in self._served():
+            known = lengths.get(model.name)
+            lengths[model.name] = max(filter(None, (known, model.max_model_len)), default=None)
+        return lengths
 
     def _announce(self, entry: _Entry) -> None:
         backend = scheduler_backend(self._config, entry.status, entry.state)

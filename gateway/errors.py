@@ -97,12 +97,11 @@ def to_client_error(error: BaseException) -> ClientError:
     return ClientError(500, message, code="internal_error")
 
 
-def context_length_exceeded(prompt: int, output: int, limit: int) -> ClientError:
+def context_length_exceeded(prompt: int, limit: int) -> ClientError:
     """OpenAI's error for a prompt that does not fit, from the exact count (tokens)."""
-    asked = f"{prompt} in the prompt and {output} for the answer" if output else f"{prompt}"
     message = (
-        f"This model's maximum context length is {limit} tokens. However, you requested "
-        f"{prompt + output} tokens ({asked}). Shorten the prompt or lower max_tokens."
+        f"This model's maximum context length is {limit} tokens. However, your prompt has "
+        f"{prompt} tokens, and the answer needs at least one. Shorten the prompt."
     )
     return ClientError(400, message, code="context_length_exceeded", param="messages")
 

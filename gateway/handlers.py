@@ -99,10 +99,9 @@ class Handlers:
             raise
         story.tokenized(prompt, monotonic())
         limit = self._parts.catalogue.context_length(prompt.model)
-        if limit is not None and prompt.exact:
-            output = prompt.max_tokens or 0
-            if prompt.prompt_tokens + max(output, 1) > limit:
-                raise context_length_exceeded(prompt.prompt_tokens, output, limit)
+        # As vLLM does: a prompt must leave room for one token; max_tokens is clipped to the rest.
+        if limit is not None and prompt.exact and prompt.prompt_tokens >= limit:
+            raise context_length_exceeded(prompt.prompt_tokens, limit)
         return prompt
 
     async def _serve(self, call: Call) -> None:
@@ -131,6 +130,7 @@ class Handlers:
             prompt_tokens=prompt.prompt_tokens,
             max_tokens=prompt.max_tokens or 0,
             avoid=avoid,
+            prefix=prompt.prefix,
         )
         with await self._parts.driver.admit(ticket) as permit:
             story.dispatched(permit, monotonic())

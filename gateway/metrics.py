@@ -7,10 +7,11 @@ read from its snapshot at scrape time, so that they cost nothing on a request's 
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from backends.types import BackendStatus, State
+from backends.fleet import Fleet
+from backends.types import State
 from gateway.record import RequestRecord
 from scheduler.events import Decided
 from scheduler.snapshot import Snapshot
@@ -80,12 +81,6 @@ class Metrics:
         self.settings_rejected = Counter(
             "forebay_settings_rejected_total", "Changes of Redis keys refused.", registry=registry
         )
-        self.warm_requests = Counter(
-            "forebay_warm_requests_total",
-            "One-token requests sent to keep backends warm.",
-            ["backend"],
-            registry=registry,
-        )
 
     def observe(self, record: RequestRecord) -> None:
         """Count one ended request."""
@@ -113,11 +108,11 @@ class StateCollector(Collector):
     def __init__(
         self,
         snapshot: Callable[[], Snapshot],
-        statuses: Callable[[], Iterable[BackendStatus]],
+        fleet: Fleet,
         redis_up: Callable[[], bool | None],
     ) -> None:
         self._snapshot = snapshot
-        self._statuses = statuses
+        self._fleet = fleet
         self._redis_up = redis_up
 
     def describe(self) -> Iterable[Metric]:
@@ -169,12 +164,43 @@ class StateCollector(Collector):
             ["backend", "state"],
             [
                 ((s.spec.name, state.value), float(s.state is state))
-                for s in self._statuses()
+                for s in self._fleet.statuses()
                 for state in State
             ],
         )
+        yield from self._own_traffic()
+        yield from self._engine_load()
         if (up := self._redis_up()) is not None:
             yield _gauge("forebay_redis_up", "1 while Redis answers.", [], [((), float(up))])
+
+    def _own_traffic(self) -> Iterator[Metric]:
+        own = self._fleet.own_traffic()
+        requests = CounterMetricFamily(
+            "forebay_warm_requests", "Our own one-token requests.", labels=["backend"]
+        )
+        tokens = CounterMetricFamily(
+            "forebay_warm_prompt_tokens", "Their prompt tokens.", labels=["backend"]
+        )
+        for name, traffic in own.items():
+            requests.add_metric([name], traffic.requests)
+            tokens.add_metric([name], traffic.prompt_tokens)
+        yield requests
+        yield tokens
+
+    def _engine_load(self) -> Iterator[Metric]:
+        loads = self._fleet.loads()
+        yield _gauge(
+            "forebay_engine_kv_usage_ratio",
+            "The KV cache's usage as the engine says, 0 to 1.",
+            ["backend"],
+            [((load.backend,), load.kv_usage) for load in loads],
+        )
+        yield _gauge(
+            "forebay_engine_drift_requests",
+            "Requests that the engine counts less those that we have in flight there.",
+            ["backend"],
+            [((load.backend,), load.drift) for load in loads],
+        )
 
 
 def _gauge(

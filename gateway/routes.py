@@ -1,13 +1,19 @@
 """The table of endpoints: which path answers which method, and with what."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.errors import ClientError
+from gateway.errors import ClientError, to_client_error
 from gateway.exchange import Exchange
 from gateway.handlers import Handlers
 from gateway.metrics import Metrics
 from gateway.status import Status
+from gateway.tokenization import Tokenization
 from tokenizer_pool.types import Kind
+
+log = logging.getLogger("forebay.routes")
+
+Endpoint = Callable[[Exchange], Awaitable[None]]
 
 _JSON = [(b"content-type", b"application/json")]
 _PROMETHEUS = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
@@ -16,13 +22,17 @@ _PROMETHEUS = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 class Routes:
     """Finds the endpoint of an exchange and runs it."""
 
-    def __init__(self, handlers: Handlers, status: Status, metrics: Metrics) -> None:
+    def __init__(
+        self, handlers: Handlers, tokenization: Tokenization, status: Status, metrics: Metrics
+    ) -> None:
         self._handlers = handlers
         self._status = status
         self._metrics = metrics
-        self._table: dict[str, tuple[str, Callable[[Exchange], Awaitable[None]]]] = {
+        self._table: dict[str, tuple[str, Endpoint]] = {
             "/v1/chat/completions": ("POST", self._chat),
             "/v1/completions": ("POST", self._completions),
+            "/tokenize": ("POST", tokenization.tokenize),
+            "/detokenize": ("POST", tokenization.detokenize),
             "/v1/models": ("GET", self._models),
             "/health": ("GET", self._health),
             "/ready": ("GET", self._ready),
@@ -40,7 +50,17 @@ class Routes:
             error = ClientError(405, f"{path} takes {method}, not {asked}", code="wrong_method")
             exchange.refuse(error, [(b"allow", method.encode())])
         else:
+            await self._run(endpoint, exchange)
+
+    async def _run(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        """The edge of every endpoint: a client always gets an answer, and we learn of our bugs."""
+        try:
             await endpoint(exchange)
+        except Exception as error:
+            told = to_client_error(error)
+            if told.code == "internal_error":
+                log.exception("%s failed", exchange.request.path)
+            exchange.refuse(told)
 
     async def _chat(self, exchange: Exchange) -> None:
         await self._handlers.shape(exchange, Kind.CHAT)

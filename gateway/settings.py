@@ -50,7 +50,7 @@ def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Ba
         state=_STATES[state],
         models=frozenset(model.name for model in found.models) if found else frozenset(),
         classes=frozenset(own.classes),
-        limit=own.limit,
+        limit=max(1, round(own.limit * status.share)),
         weight=own.weight,
     )
     if status.prefill_rate is not None:

@@ -66,10 +66,10 @@ def test_every_rejection_has_an_answer() -> None:
         assert to_client_error(Rejected(reason, "short", 1.0)).status in (404, 429, 503)
 
 
-def test_the_context_length_error_counts_prompt_and_answer() -> None:
-    error = context_length_exceeded(900, 200, 1000)
+def test_the_context_length_error_has_both_counts() -> None:
+    error = context_length_exceeded(1200, 1000)
     assert error.code == "context_length_exceeded"
-    assert "1100 tokens" in error.message
+    assert "1200 tokens" in error.message
     assert "maximum context length is 1000" in error.message
 
 

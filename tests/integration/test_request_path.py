@@ -209,3 +209,31 @@ async def test_each_request_is_counted_once_with_its_outcome(gateway: Gateway) -
     assert await gateway.metric(count, outcome="completed", channel="ids", model=MODEL) == 3
     assert await gateway.metric(count, outcome="invalid", status="404") == 1
     assert await gateway.metric(count) == 4
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"prompt": "A forebay is a pool of water."},
+        {"prompt": "Hi 123", "return_token_strs": True},
+        {"messages": MESSAGES},
+    ],
+)
+async def test_tokenize_and_detokenize_answer_as_the_engine_does(
+    question: dict[str, object], start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine()
+    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    async with aiohttp.ClientSession() as session:
+
+        async def ask(url: str, path: str, body: object) -> object:
+            async with session.post(url + path, json=body) as answer:
+                assert answer.status == 200
+                return await answer.json()
+
+        body = {"model": MODEL, **question}
+        ours, theirs = [await ask(url, "/tokenize", body) for url in (gateway.url, engine.url)]
+        assert ours == theirs
+        back = {"model": MODEL, "tokens": ours["tokens"]}  # type: ignore[index]
+        texts = [await ask(url, "/detokenize", back) for url in (gateway.url, engine.url)]
+        assert texts[0] == texts[1]
