@@ -3,6 +3,7 @@
 import typer
 
 from bench.load.command import load
+from bench.preprocess import preprocess
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -13,6 +14,7 @@ def bench() -> None:
 
 
 app.command()(load)
+app.command()(preprocess)
 
 if __name__ == "__main__":
     app()

@@ -32,6 +32,7 @@ _MESSAGE_FIELDS: Final = frozenset(
 _PART_FIELDS: Final = frozenset({"type", "text"})
 # Where the parts are joined to one string, a mark for another vendor's cache has no effect.
 _TEXT_PART_FIELDS: Final = _PART_FIELDS | {"cache_control"}
+_PLAIN_ROLES: Final = ("user", "assistant")
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "index"})
 _CALL_FUNCTION_FIELDS: Final = frozenset({"name", "arguments"})
 _FUNCTION_FIELDS: Final = frozenset({"name", "description", "parameters", "strict"})
@@ -171,6 +172,14 @@ def _extras(message: dict[str, Any], role: str) -> dict[str, Any]:
 
 
 def _message(message: Any, index: int, *, parts: bool) -> dict[str, Any]:
+    if not parts and isinstance(message, dict) and len(message) == 2:
+        # Nearly every message there is: a role that needs nothing done, and a string.
+        role, content = message.get("role"), message.get("content")
+        plain = isinstance(content, str) and (
+            role in _PLAIN_ROLES or (role == "system" and not content.startswith(_BILLING_HEADER))
+        )
+        if plain:
+            return {"role": role, "content": content}
     role = _role(message, index)
     content = message.get("content")
     if content is None and (role == "assistant" or "content" not in message):

@@ -26,6 +26,11 @@ _NAME: Final = "chat"
 _CONTINUE: Final = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
+# What nearly every template asks for, without building an encoder for each tool. Parsed JSON has
+# no cycles to look for.
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
+
+
 class TemplateRefused(Exception):
     """The template cannot render this conversation, or refused it by `raise_exception`."""
 
@@ -58,6 +63,8 @@ def _tojson(  # noqa: PLR0917 - the filter's published signature
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    if not (ensure_ascii or indent or separators or sort_keys):
+        return _ENCODE(value)
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -133,7 +133,7 @@ class TokenizedPrompt:
     prompt and without the closing brace, `text` and `ids` are the two ways to say the prompt.
     `ids` is empty when this request is not eligible for the ids channel, and `ineligible` says
     why. `exact` is False when the count is an estimate. `prefix` has a hash for each beginning of
-    the prompt that is a multiple of 128 tokens long (tokenizer_pool.prefix).
+    the prompt that is a multiple of 256 tokens long (tokenizer_pool.prefix).
     """
 
     model: str

@@ -94,7 +94,6 @@ def test_integers_of_any_size_survive() -> None:
         b'{"model":"m","messages":[{"role":"user","content":"\xff"}]}',
         b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}',
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"temperature":NaN}',
-        b'{"model":"a","model":"b","messages":[{"role":"user","content":"x"}]}',
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"messages":[{"role":"user"}]}',
         b'{"model":"m","messages":[' + b"[" * 100_000 + b"]" * 100_000 + b"]}",
         b'{"model":"m","messages":[{"role":"user"}],"metadata":'
@@ -106,6 +105,13 @@ def test_integers_of_any_size_survive() -> None:
 def test_a_body_that_is_not_one_plain_json_object_is_refused(raw: bytes) -> None:
     error = refused(raw)
     assert error.message
+
+
+def test_of_a_key_that_comes_twice_only_the_last_travels_on() -> None:
+    raw = b'{"model":"a","n":1,"model":"b","messages":[{"role":"user","content":"x"}],"n":2}'
+    document = requests.parse(raw, Kind.CHAT)
+    assert requests.model_name(document) == "b"
+    assert requests.upstream_fields(document, "b") == b'{"model":"b","n":2'
 
 
 @pytest.mark.parametrize(
