@@ -199,7 +199,7 @@ def ids_prompt(kind: Kind, ids: bytes) -> bytes:
     """The prompt as token ids (a JSON array), to be spliced behind the fields.
 
     A chat says them in `kv_transfer_params`, beside an empty `messages` so that nothing travels
-    twice (vLLM 0.32 renders nothing then; docs/adr/0004).
+    twice (vLLM 0.32 renders nothing then; docs/adr/ids-beside-empty-messages.md).
     """
     if kind is Kind.COMPLETION:
         return b',"prompt":%b' % ids

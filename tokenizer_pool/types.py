@@ -31,7 +31,7 @@ class PoolSettings:
     `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed; one
     whose peak memory passed `worker_memory` is replaced when its work is done.
     `segment_cache_bytes` bounds, per process and model, the memory of text segments that were
-    encoded before, for all tenants together; 0 switches it off (docs/adr/0006).
+    encoded before, for all tenants together; 0 switches it off (docs/adr/preparing-bodies.md).
     """
 
     cache_dir: Path
