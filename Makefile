@@ -29,7 +29,7 @@ run-vllm: venv  ## The same in front of a real vLLM on the CPU (builds its envir
 	$(BIN)/python -m bench.run_vllm $(ARGS)
 
 test: venv  ## The fast suite: no GPU, no vLLM
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-vllm: venv  ## The suite against a real vLLM on the CPU (builds its environment once)
 	$(BIN)/python -m pytest tests/real_vllm -m real_vllm $(ARGS)

@@ -8,7 +8,8 @@ import aiohttp
 import openai
 import pytest
 
-from tests.integration.conftest import MODEL, Engine, Gateway, StartEngine, StartGateway
+from tests.integration.conftest import StartEngine, StartGateway
+from tests.integration.parts import MODEL, Engine, Gateway
 
 SLOW = ("--step-ms", "20")
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

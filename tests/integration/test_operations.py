@@ -11,7 +11,8 @@ import aiohttp
 import openai
 import pytest
 
-from tests.integration.conftest import MODEL, Gateway, StartEngine, StartGateway
+from tests.integration.conftest import StartEngine, StartGateway
+from tests.integration.parts import MODEL, Gateway
 from tests.redis_server import redis_server, url_of
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

@@ -1,0 +1,132 @@
+"""The parts of an integration test: engines as processes, a gateway in this process."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+
+from gateway.app import App
+from gateway.config import Config
+
+MODEL = "forebay-demo"
+
+
+@dataclass
+class Engine:
+    """A simulated engine that can be killed, and told to fail."""
+
+    process: asyncio.subprocess.Process
+    url: str
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+
+    async def fail(self, mode: str) -> None:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.url}/fake/fail", json={"mode": mode}) as answer,
+        ):
+            answer.raise_for_status()
+
+    async def counts(self) -> dict[str, float]:
+        """The engine's own metrics, by name, without labels."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}/metrics") as answer,
+        ):
+            lines = (await answer.text()).splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name.split("{")[0]: float(value) for name, value in pairs}
+
+
+@asynccontextmanager
+async def running_engine(*options: str, port: int = 0) -> AsyncIterator[Engine]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "bench.fake_vllm", "--port", str(port), *options),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        yield Engine(process, json.loads(line)["url"])
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@dataclass
+class Gateway:
+    """A running gateway and its official client."""
+
+    app: App
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **options: Any) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(
+            base_url=f"{self.url}/v1", api_key="none", max_retries=0, **options
+        )
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def ready(self) -> dict[str, Any]:
+        return json.loads((await self.get("/ready"))[1])  # type: ignore[no-any-return]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum over all samples of a metric that have these labels."""
+        wanted = {f'{label}="{value}"' for label, value in labels.items()}
+        total = 0.0
+        for line in (await self.get("/metrics"))[1].splitlines():
+            head, _, value = line.rpartition(" ")
+            metric, _, rest = head.partition("{")
+            if metric == name and wanted <= set(rest.rstrip("}").split(",")):
+                total += float(value)
+        return total
+
+    def in_flight(self) -> int:
+        return sum(backend.in_flight for backend in self.app.driver.snapshot().backends)
+
+    async def until(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait for a condition that other processes bring about."""
+        async with asyncio.timeout(20):
+            while not (held if isinstance(held := condition(), bool) else await held):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running_gateway(
+    cache_dir: Path, *, wait: bool = True, **settings: Any
+) -> AsyncIterator[Gateway]:
+    """A gateway that is ready, unless told not to `wait`, and that leaves nothing behind."""
+    own = {
+        "port": 0,
+        "tokenizer": {"cache_dir": cache_dir},
+        "warm": {"requests": 2},
+        "expose_timings": True,
+    }
+    app = App(Config.model_validate(own | settings))
+    try:
+        gateway = Gateway(app, await app.start())
+        if wait:
+            await gateway.until(app.status.all_ready)
+        yield gateway
+    finally:
+        await app.stop()
+    assert app.tasks.failed == 0
+    assert len(app.tasks) == 0
+    assert gateway.in_flight() == 0
