@@ -186,6 +186,7 @@ class Engine:
         assert sum(chunk for _, chunk in self._scheduled) <= self.spec.max_num_batched_tokens
         assert (self._step_ends is None) <= (not self._running and not self._waiting)
         for seq, chunk in self._scheduled:
+            assert chunk > 0
             if self._running.get(seq.id) is seq:
                 assert len(seq.holding) >= self._blocks(seq.computed + chunk)
         self._pool.check([seq.holding for seq in self._running.values()])
@@ -204,8 +205,8 @@ class Engine:
         """Give each running sequence its chunk, oldest first; returns what the budget has left."""
         budget = self.spec.max_num_batched_tokens
         for seq in list(self._running.values()):
-            if budget == 0:
-                break
+            # Some budget is always left: each was admitted with a token to spare for it, and
+            # only the last one's chunk can still grow.
             chunk = self._chunk(seq, budget)
             while seq.id in self._running and not self._reserve(seq, chunk):
                 self._preempt_youngest()

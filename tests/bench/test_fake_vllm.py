@@ -100,6 +100,10 @@ async def test_the_ids_it_reports_are_those_that_tokenize_gives(fake: Fake):
             {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
         ]},
         {"role": "tool", "tool_call_id": "1", "content": "seen"},
+        {"role": "assistant", "content": "done", "reasoning": "why", "tool_calls": [
+            {"id": "2", "type": "function", "function": {"name": "bad", "arguments": "{no"}}
+        ]},
+        {"role": "user", "name": "Ann", "content": ["plain", {"type": "refusal", "refusal": "no"}]},
     ]  # fmt: skip
     body = {"messages": messages, "tools": TOOLS}
     ids = await ids_of(fake, **body)
@@ -109,7 +113,8 @@ async def test_the_ids_it_reports_are_those_that_tokenize_gives(fake: Fake):
     text = (await fake.post("/detokenize", tokens=ids))["prompt"]
     assert '{"name": "look", "description": null, "parameters": {"type": "object"}}' in text
     assert '<tool_call>\n{"name": "look", "arguments": {"x": 1}}\n</tool_call>' in text
-    assert text.endswith("<|im_start|>assistant\n")
+    assert 'done\n<tool_call>\n{"name": "bad", "arguments": {}}' in text
+    assert text.endswith("<|im_start|>user\nplain\nno<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize(
@@ -119,6 +124,8 @@ async def test_the_ids_it_reports_are_those_that_tokenize_gives(fake: Fake):
         ({"messages": [{"role": "wizard", "content": "x"}]}, None),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
         ({"messages": QUESTION, "max_tokens": 0}, "max_tokens"),
+        ({"messages": ["hello"]}, "messages"),
+        ({"messages": QUESTION, "continue_final_message": True}, "messages"),
         (
             {"messages": [], "kv_transfer_params": {"prompt_token_ids": [1, -1]}},
             "kv_transfer_params.prompt_token_ids",
