@@ -1,73 +1,66 @@
-"""Recorded traffic as Jobs: when requests came, how long they were, what they had in common.
+"""Public request traces as jobs: arrival times and sizes, no text.
 
-Reads Azure's CSV (Splitwise, ISCA 2024), Mooncake's JSON lines (FAST 2025) and Forebay's own
-request log. Not here: how fast they are played (bench.workload.at_rate).
+Reads the Azure LLM inference traces (CSV: TIMESTAMP, ContextTokens, GeneratedTokens; Patel et
+al., Splitwise, ISCA 2024) and Mooncake's (JSON lines: timestamp in ms, input_length,
+output_length, hash_ids of 512-token blocks; Qin et al., FAST 2025). No trace is shipped.
 """
 
 import csv
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+
+import orjson
 
 from bench.workload import Job
 
-BLOCK = 512
-"""The tokens that one of Mooncake's `hash_ids`, and so an entry of Job.prefix, stands for."""
-
-ANSWER = 128
-"""Output tokens of a request whose record does not tell them."""
+MOONCAKE_BLOCK = 512
 
 
 class UnknownTrace(ValueError):
-    """The file is none of the known formats, or one of its lines is broken."""
+    """The file is none of the formats that are read here."""
 
 
-def read_trace(path: Path) -> list[Job]:
-    """All requests in the order of their arrival, the first one at 0. Raises UnknownTrace."""
-    with path.open() as file:
-        try:
-            jobs = _csv(file) if path.suffix == ".csv" else _json_lines(file)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnknownTrace(f"{path}: {type(error).__name__} {error}") from error
-    if not jobs:
-        raise UnknownTrace(f"{path}: no requests")
-    jobs.sort(key=lambda job: job.at)
-    start = jobs[0].at
-    return [replace(job, at=job.at - start) for job in jobs]
+def read(path: Path, limit: int | None = None) -> list[Job]:
+    """The first `limit` requests, times in seconds from the first one.
+
+    Requests without a prompt or an answer are left out. Raises UnknownTrace, and OSError.
+    """
+    rows = _azure(path) if path.suffix == ".csv" else _mooncake(path)
+    jobs: list[Job] = []
+    for job in rows:
+        if limit is not None and len(jobs) >= limit:
+            break
+        if job.prompt > 0 and job.output > 0:
+            jobs.append(job)
+    return jobs
 
 
-def _csv(lines: Iterable[str]) -> list[Job]:
-    return [_azure(row) for row in csv.DictReader(lines)]
+def _azure(path: Path) -> Iterator[Job]:
+    with path.open(newline="") as file:
+        start = None
+        for row in csv.DictReader(file):
+            try:
+                at = _seconds(row["TIMESTAMP"])
+                prompt, output = int(row["ContextTokens"]), int(row["GeneratedTokens"])
+            except (KeyError, ValueError) as error:
+                raise UnknownTrace(f"{path.name}: {error}") from error
+            start = at if start is None else start
+            yield Job(at - start, prompt, output)
 
 
-def _json_lines(lines: Iterable[str]) -> list[Job]:
-    records = [json.loads(line) for line in lines if line.strip()]
-    return [_reader(record)(record) for record in records]
+def _seconds(timestamp: str) -> float:
+    # Seven digits of fraction: one more than datetime reads.
+    whole, _, fraction = timestamp.partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
-def _reader(record: dict[str, Any]) -> Callable[[dict[str, Any]], Job]:
-    return _mooncake if "input_length" in record else _request_log
-
-
-def _azure(row: dict[str, str]) -> Job:
-    at = datetime.fromisoformat(row["TIMESTAMP"]).replace(tzinfo=UTC).timestamp()
-    return _job(at, int(row["ContextTokens"]), int(row["GeneratedTokens"]))
-
-
-def _mooncake(record: dict[str, Any]) -> Job:
-    job = _job(record["timestamp"] / 1000, record["input_length"], record["output_length"])
-    return replace(job, prefix=tuple(record["hash_ids"]))
-
-
-def _request_log(record: dict[str, Any]) -> Job:
-    """A line is written at a request's end; `e2e` before that it came."""
-    came = record["time"] - record["e2e"]
-    return _job(came, record["prompt_tokens"], record.get("output_tokens") or ANSWER)
-
-
-def _job(at: float, prompt: int, output: int) -> Job:
-    """Traces have requests of no tokens; one is the least that an engine can serve."""
-    return Job(at, max(1, prompt), max(1, output))
+def _mooncake(path: Path) -> Iterator[Job]:
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                row = orjson.loads(line)
+                sizes = row["input_length"], row["output_length"]
+                yield Job(row["timestamp"] / 1000, *sizes, prefix=tuple(row["hash_ids"]))
+            except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+                raise UnknownTrace(f"{path.name}: {error}") from error

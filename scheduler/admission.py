@@ -6,8 +6,8 @@ docs/adr/0005-hold-long-prompts.md says why it is this one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from scheduler.estimate import Meter
 from scheduler.ledger import Member
@@ -19,9 +19,11 @@ from scheduler.queues import Queued
 _LOAD_VALID = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What a backend with a free slot could do for a ticket. Times are seconds from now."""
+class Offer(NamedTuple):
+    """What a backend with a free slot could do for a ticket. Times are seconds from now.
+
+    A tuple, because each decision makes one per backend.
+    """
 
     member: Member
     tokens: int
@@ -46,37 +48,45 @@ class Admission:
             meter.add(queued.ticket.prompt_tokens, now)
 
     def delay(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
-        """Seconds until the offer may be taken if nothing else happens: 0.0 is now.
-
-        `inf` waits for an event.
-        """
-        ahead = self._hold.ahead
+        """Seconds until the offer may be taken if nothing else happens: 0.0 is now."""
         if pool.smallest:
-            late = 0.0 if offer.wait <= ahead else offer.ttft - pool.spec.ttft_target
+            late = 0.0 if offer.wait <= self._hold.ahead else offer.ttft - pool.spec.ttft_target
             return max(late, 0.0)
-        if not self._kv_room(offer.member, shared.now):
-            return inf
-        if offer.wait > ahead:
-            return offer.wait - ahead
-        if offer.member not in shared.members:
+        if (stale := self._kv_full(offer.member, shared.now)) > 0.0:
+            return stale
+        late = offer.wait - self._lead(offer.member)
+        if late > 0.0:
+            return late
+        if offer.tokens <= self._hold.step_tokens or offer.member not in shared.members:
             return 0.0
-        return self._held(offer, queued, shared)
+        return self._held(offer, pool, queued, shared)
 
     def busy(self, offer: Offer) -> bool:
-        """Whether the offer's backend has other prompts before it."""
-        return offer.wait > self._hold.ahead
+        """Whether the offer's backend has too much before it."""
+        return offer.wait > self._lead(offer.member)
 
-    def _held(self, offer: Offer, queued: Queued, shared: "Openings") -> float:
+    def _lead(self, member: Member) -> float:
+        """How long before it is free a backend is sent more of a larger class, in seconds."""
+        hold = self._hold
+        if member.blocking:
+            return hold.ahead
+        return max(hold.ahead, member.cost.seconds(hold.step_tokens))
+
+    def _held(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
         """Hold a long prompt until short ones will have an opening, or it has waited enough."""
-        hold, age = self._hold, shared.now - queued.arrived
+        hold, now = self._hold, shared.now
+        own = offer.ttft - offer.wait
+        patience = hold.patience * own
         opening = shared.without(offer)
-        if opening <= hold.tolerance or age >= 2.0 * hold.patience:
+        unserved = now - max(queued.arrived, pool.last_served)
+        if opening <= hold.tolerance or unserved >= 2.0 * patience:
             return 0.0
         until_open = opening - hold.tolerance
-        if age < hold.patience and self._others_suffice(queued.ticket.model, shared):
-            return min(until_open, hold.patience - age)
-        spread = (offer.ttft - offer.wait) / len(shared.members)
-        return min(max(opening - spread, 0.0), until_open, 2.0 * hold.patience - age)
+        age = now - queued.arrived
+        if age < patience and self._others_suffice(queued.ticket.model, shared):
+            return min(until_open, patience - age)
+        spread = own / len(shared.members)
+        return min(max(opening - spread, 0.0), until_open, 2.0 * patience - unserved)
 
     def _others_suffice(self, model: str, shared: "Openings") -> bool:
         """Whether all shared backends but one can carry the larger classes' load."""
@@ -86,27 +96,34 @@ class Admission:
         per_token = max(m.cost.per_token for m in shared.members)
         return meter.rate(shared.now) * per_token <= self._hold.fill * (len(shared.members) - 1)
 
-    def _kv_room(self, member: Member, now: float) -> bool:
+    def _kv_full(self, member: Member, now: float) -> float:
+        """For how long, unless it is seen anew, the backend's KV cache counts as full."""
         load = member.load
-        return load is None or now - load.at > _LOAD_VALID or load.kv_usage <= self._kv_limit
+        if load is None or load.kv_usage <= self._kv_limit:
+            return 0.0
+        return load.at + _LOAD_VALID - now
 
 
 class Openings:
     """When the backends that serve the smallest class will next be open to a short prompt.
 
-    Looked up once, and only if somebody asks.
+    Looked up once, and only if somebody asks, among `looked_at` of all `members`.
     """
 
-    __slots__ = ("_first", "_second", "_soonest", "members", "now")
+    __slots__ = ("_first", "_looked_at", "_second", "_slack", "_soonest", "members", "now")
 
-    def __init__(self, members: Sequence[Member], now: float) -> None:
+    def __init__(
+        self, members: Sequence[Member], looked_at: Sequence[Member], *, target: float, now: float
+    ) -> None:
         self.members = members
+        self._slack = target / 2.0
         self.now = now
+        self._looked_at = looked_at
         self._first, self._second = inf, inf
         self._soonest: Member | None = None
 
     def without(self, offer: Offer) -> float:
-        """Seconds until a backend is open if the offer is taken now."""
+        """Seconds until a backend is open if the offer, a blocking prompt, is taken now."""
         if self._soonest is None:
             self._look()
         others = self._second if offer.member is self._soonest else self._first
@@ -115,8 +132,11 @@ class Openings:
         return min(others, own)
 
     def _look(self) -> None:
-        for member in self.members:
+        for member in self._looked_at:
             wait = member.wait(1, self.now)
+            if not member.blocking:
+                # A queue of short prompts is in nobody's way until it is half their target.
+                wait = max(0.0, wait - self._slack)
             if wait < self._first:
                 self._first, self._second, self._soonest = wait, self._first, member
             elif wait < self._second:

@@ -12,16 +12,17 @@ def check(books: Books) -> None:
         assert member.prefill_backlog == backlog, "a backlog has drifted"
         assert 0 <= member.near_backlog <= backlog, "a near backlog has drifted"
         assert bool(member.near_backlog) == bool(backlog), "a near backlog has drifted"
+        assert member.blocking == sum(f.prefilling and f.blocking for f in flights)
         assert sum(member.by_class.values()) == len(flights), "a class count has drifted"
         assert flights or not member.removed, "a removed backend without streams lingers"
     for pool in books.pools:
         mine = [f for f in books.flights.values() if f.service_class == pool.name]
         assert pool.in_flight == len(mine), "a pool's count has drifted"
-        assert pool.bursty == sum(books.pools.bursty(f.ticket) for f in mine)
+        assert pool.bursty == sum(f.prefilling and books.pools.bursty(f.ticket) for f in mine)
         queued = [entry.ticket for entry in pool.queue]
         assert pool.queue.tokens == sum(t.prompt_tokens for t in queued)
         assert pool.queue.body_bytes == sum(t.body_bytes for t in queued)
-        assert pool.queue.by_tenant.total() == len(queued)
+        assert sum(pool.queue.by_tenant.values()) == len(queued)
     _check_limits(books)
 
 

@@ -5,16 +5,18 @@ all moves between them go through this file, so that counts, queues, deadlines a
 change together. `audit.check` proves that they did.
 """
 
-from scheduler.admission import Admission
+from math import inf
+
+from scheduler.admission import Admission, Offer
 from scheduler.affinity import PrefixMap
 from scheduler.burst import AdaptiveLimit
 from scheduler.fleet import Fleet
 from scheduler.lazyheap import LazyHeap
-from scheduler.ledger import Flight, Member
+from scheduler.ledger import Flight
 from scheduler.model import Backend, Settings, Ticket
 from scheduler.placement import Chooser
 from scheduler.pools import Pool, Pools
-from scheduler.queues import Queued
+from scheduler.queues import Head, Queued
 
 
 class Books:
@@ -47,7 +49,8 @@ class Books:
         self.admission.arrived(queued, pool, now)
 
     def insert(self, queued: Queued, pool: Pool) -> None:
-        pool.queue.add(queued)
+        if pool.queue.add(queued) or not pool.smallest:
+            pool.asleep_until = -inf
         self.waiting[queued.ticket.id] = pool
         self.expiry.push(queued.ticket.id, queued.expires)
 
@@ -57,30 +60,54 @@ class Books:
         self.expiry.discard(ticket_id)
         return pool.queue.remove(ticket_id)
 
-    def dispatch(self, ticket_id: str, tag: float, member: Member, now: float) -> Flight:
+    def dispatch(self, head: Head, offer: Offer, now: float) -> None:
         """Move a ticket from the queue to a backend's ledger."""
-        pool = self.waiting.pop(ticket_id)
-        self.expiry.discard(ticket_id)
-        ticket = pool.queue.serve(ticket_id, tag).ticket
-        name = member.backend.name
-        cached = self.prefixes.cached_tokens(ticket, now).get(name, 0)
-        flight = Flight(ticket, pool.name, member, now, ticket.prompt_tokens - cached)
-        self.flights[ticket_id] = flight
+        ticket, member = head.queued.ticket, offer.member
+        pool = self.waiting.pop(ticket.id)
+        self.expiry.discard(ticket.id)
+        pool.queue.serve(head)
+        blocking = offer.tokens > self.settings.hold.step_tokens
+        flight = Flight(ticket, pool.name, member, now, offer.tokens, blocking)
+        self.flights[ticket.id] = flight
         member.open(flight)
         pool.served.add(ticket.prompt_tokens, now)
+        pool.last_served = now
         self.pools.count(flight, 1)
         if ticket.prefix or ticket.session:
-            self.prefixes.dispatched(ticket, name, now)
-        return flight
+            self.prefixes.dispatched(ticket, member.backend.name, now)
+
+    def first_token(self, ticket_id: str, now: float) -> None:
+        flight = self.flights.get(ticket_id)
+        if flight is not None and flight.prefilling:
+            self.pools.first_token(flight)
+            flight.member.first_token(flight, now)
+            self._prefilled(flight)
 
     def land(self, ticket_id: str, now: float) -> Flight | None:
         """End a flight, whatever ended it; None when there is none."""
         flight = self.flights.pop(ticket_id, None)
-        if flight is not None:
-            flight.member.close(flight, now)
-            self.fleet.release(flight.member)
-            self.pools.count(flight, -1)
+        if flight is None:
+            return None
+        member, prefilling = flight.member, flight.prefilling
+        slot_matters = member.full or flight.service_class != self.pools.smallest.name
+        self.pools.count(flight, -1)
+        member.close(flight, now)
+        self.fleet.release(member)
+        if slot_matters:
+            self.wake_pools()
+        elif prefilling:
+            self._prefilled(flight)
         return flight
+
+    def wake_pools(self) -> None:
+        """A backend may have room that it had not: every class is asked again."""
+        for pool in self.pools:
+            pool.asleep_until = -inf
+
+    def _prefilled(self, flight: Flight) -> None:
+        """A prefill is over: that matters to who waits for a backend to get through its own."""
+        if flight.blocking or flight.member.idle:
+            self.wake_pools()
 
     def put_backend(self, backend: Backend) -> None:
         self.fleet.put(backend, self.settings.burst)
@@ -109,7 +136,8 @@ class Books:
         """Refit the pools' limits to the backends that there are."""
         for pool in self.pools:
             members = self.fleet.pool(pool.name)
-            self.pools.configure(pool, self.settings.burst, members)
+            self.pools.configure(pool, members)
+        self.wake_pools()
 
     def class_of(self, ticket: Ticket, now: float) -> Pool:
         tokens = ticket.prompt_tokens

@@ -11,7 +11,15 @@ from scheduler.model import BurstSpec
 class AdaptiveLimit:
     """A limit, kept as a share of the configured one, which may change at any time."""
 
-    __slots__ = ("_last_halved", "_share", "_spec", "configured", "effective", "next_step")
+    __slots__ = (
+        "_floor",
+        "_last_halved",
+        "_share",
+        "_spec",
+        "configured",
+        "effective",
+        "next_step",
+    )
 
     def __init__(self, spec: BurstSpec, configured: int = 1) -> None:
         self._spec = spec
@@ -21,11 +29,13 @@ class AdaptiveLimit:
         """When the limit next recovers by a step, or None while it is whole."""
         self.configured = max(1, configured)
         self.effective = self.configured
-        """Requests that may be in flight now; at least 1."""
+        """Requests that may be in flight now; at least the floor."""
+        self._floor = 1
 
-    def configure(self, spec: BurstSpec, configured: int) -> None:
+    def configure(self, spec: BurstSpec, configured: int, floor: int = 1) -> None:
         self._spec = spec
         self.configured = max(1, configured)
+        self._floor = min(max(1, floor), self.configured)
         self._fit()
 
     def halve(self, now: float) -> bool:
@@ -36,7 +46,7 @@ class AdaptiveLimit:
         if self._share < 1.0:
             self.next_step = now + self._spec.clean_interval
         recent = self._last_halved is not None and now < self._last_halved + self._spec.window
-        if recent or self.effective == 1:
+        if recent or self.effective == self._floor:
             return False
         self._last_halved = now
         self._share = (self.effective // 2) / self.configured
@@ -57,7 +67,7 @@ class AdaptiveLimit:
 
     def _fit(self) -> None:
         # The epsilon undoes the rounding of (n / configured) * configured.
-        self.effective = max(1, int(self.configured * self._share + 1e-9))
+        self.effective = max(self._floor, int(self.configured * self._share + 1e-9))
 
 
 class BurstWindow:
@@ -69,13 +79,16 @@ class BurstWindow:
         self._arrivals: deque[tuple[float, int]] = deque()
         self._tokens = 0
 
-    def triggers(self, spec: BurstSpec, tokens: int, in_flight: int, now: float) -> str | None:
-        """Note a prompt that arrives beside `in_flight` burst prompts; the reason to halve."""
+    def triggers(self, spec: BurstSpec, tokens: int, per_backend: float, now: float) -> str | None:
+        """Note a prompt; the reason to halve, if there is one.
+
+        `per_backend` is how many burst prompts each backend of the pool is prefilling.
+        """
         if tokens <= spec.prompt_tokens:
             return None
         self._note(spec, tokens, now)
-        if spec.in_flight is not None and in_flight >= spec.in_flight:
-            return f"burst: a prompt of {tokens} tokens, {in_flight} in flight"
+        if spec.in_flight is not None and per_backend >= spec.in_flight:
+            return f"burst: a prompt of {tokens} tokens, {per_backend:g} in prefill per backend"
         if spec.prompts is not None and len(self._arrivals) >= spec.prompts:
             return f"burst: {len(self._arrivals)} long prompts in {spec.window:g} s"
         if spec.tokens is not None and self._tokens >= spec.tokens:

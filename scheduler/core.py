@@ -7,6 +7,7 @@ now is decided by `queues`, `placement` and `admission`, which `dispatch` asks i
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from scheduler.audit import check
@@ -82,18 +83,21 @@ class Scheduler:
         self._pass_time(turn)
         self._apply[type(event)](event, turn)
         self._dispatcher.pump(turn)
+        if turn.newcomer is not None:
+            self._refuse_newcomer(turn.newcomer, turn)
         self._announce(turn)
         return turn.commands
 
     def next_wakeup(self) -> float | None:
         """The next time at which something happens without an event, or None."""
         books = self._books
-        times = [t for x in books.recovering.values() if (t := x.next_step) is not None]
+        at = self._dispatcher.retry_at
         if (first := books.expiry.first()) is not None:
-            times.append(first[0])
-        if self._dispatcher.retry_at is not None:
-            times.append(self._dispatcher.retry_at)
-        return min(times, default=None)
+            at = min(at, first[0])
+        for limit in books.recovering.values():
+            if limit.next_step is not None:
+                at = min(at, limit.next_step)
+        return None if at == inf else at
 
     def snapshot(self) -> Snapshot:
         """The counts of this moment, for metrics; costs one step per class and backend."""
@@ -114,6 +118,7 @@ class Scheduler:
         for name, limit in tuple(books.recovering.items()):
             before = limit.effective
             if limit.recover(turn.now):
+                books.wake_pools()
                 turn.tell(Decided(name, "limit recovers", before, limit.effective, turn.cause))
             if limit.next_step is None:
                 del books.recovering[name]
@@ -142,9 +147,13 @@ class Scheduler:
         if pool.queue[ticket.id].expires <= turn.now:
             self._reject(books.dequeue(ticket.id).ticket, pool, Reason.EXPIRED, turn)
             return
-        self._dispatcher.pump(turn)
-        if ticket.id in books.waiting and pool.full_for(ticket):
-            self._reject(books.dequeue(ticket.id).ticket, pool, Reason.QUEUE_FULL, turn)
+        turn.newcomer = ticket.id
+
+    def _refuse_newcomer(self, ticket_id: str, turn: Turn) -> None:
+        """Refuse a ticket that could not go at once if that makes its queue too long."""
+        pool = self._books.waiting.get(ticket_id)
+        if pool is not None and pool.full_for(pool.queue[ticket_id].ticket):
+            self._reject(self._books.dequeue(ticket_id).ticket, pool, Reason.QUEUE_FULL, turn)
 
     def _refusal(self, ticket: Ticket) -> Reason | None:
         books = self._books
@@ -157,9 +166,7 @@ class Scheduler:
         return Reason.UNKNOWN_MODEL
 
     def _on_first_token(self, event: FirstToken, turn: Turn) -> None:
-        flight = self._books.flights.get(event.ticket_id)
-        if flight is not None:
-            flight.member.first_token(flight, turn.now)
+        self._books.first_token(event.ticket_id, turn.now)
 
     def _on_ended(self, event: Finished, turn: Turn) -> None:
         self._books.land(event.ticket_id, turn.now)
@@ -199,7 +206,8 @@ class Scheduler:
 
     def _note_burst(self, ticket: Ticket, pool: Pool, turn: Turn) -> None:
         spec = self._books.settings.burst
-        why = pool.burst.triggers(spec, ticket.prompt_tokens, pool.bursty, turn.now)
+        per_backend = pool.bursty / max(1, pool.backends)
+        why = pool.burst.triggers(spec, ticket.prompt_tokens, per_backend, turn.now)
         if why is not None:
             for each in self._books.pools if spec.whole_pool else (pool,):
                 self._halve(each.name, each.limit, why, turn)
@@ -217,6 +225,7 @@ class Scheduler:
             return
         known = member.load
         member.load = Load(event.kv_usage, event.preemptions, turn.now)
+        self._books.wake_pools()
         if known is not None and event.preemptions > known.preemptions:
             self._halve(event.backend, member.limit, "the engine preempts", turn)
 

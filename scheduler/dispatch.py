@@ -4,16 +4,16 @@ Asks the queues whose turn it is, placement which backend would be best, and adm
 that one may begin now; remembers when to ask again.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from scheduler.admission import Openings
+from scheduler.admission import Offer, Openings
 from scheduler.books import Books
 from scheduler.events import Dispatch
 from scheduler.ledger import Member
-from scheduler.placement import by_preference, offers
+from scheduler.placement import by_preference
 from scheduler.pools import Pool
-from scheduler.queues import Lane, Queued
+from scheduler.queues import Head
 from scheduler.turn import Turn
 
 # Waking earlier than this after a decision would find nothing changed but rounding.
@@ -21,24 +21,26 @@ _TICK = 0.001
 _NOBODY: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class _Pass:
-    """What one pump has found so far: who is blocked, and which backend is spoken for."""
-
-    turn: Turn
-    claimed: Member | None = None
-    blocked_on: Member | None = None
-
-
 class Dispatcher:
     """Moves tickets from the queues to the backends."""
 
-    __slots__ = ("_books", "retry_at")
+    __slots__ = ("_books", "_claimed", "_retry_at", "_waits_for")
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self.retry_at: float | None = None
+        self._claimed: Member | None = None
+        self._waits_for: Member | None = None
+        self._retry_at = inf
+
+    @property
+    def retry_at(self) -> float:
         """When a ticket that may not go yet could go without a further event."""
+        at = inf
+        for pool in self._books.pools:
+            # A class at its limit waits for an end, not for a time.
+            if -inf < pool.asleep_until < at and len(pool.queue) and not pool.at_limit:
+                at = pool.asleep_until
+        return at
 
     def pump(self, turn: Turn) -> None:
         """Dispatch every ticket that may go now; classes in the order of their oldest rank.
@@ -46,64 +48,83 @@ class Dispatcher:
         A class that is ahead by age but waits for a busy backend claims it, so that smaller
         classes cannot keep that backend busy for ever.
         """
-        self.retry_at = None
-        state = _Pass(turn)
-        waiting = [pool for pool in self._books.pools if len(pool.queue)]
-        while waiting:
-            pool = min(waiting, key=_rank) if len(waiting) > 1 else waiting[0]
-            if self._serve_one(pool, state):
-                if not len(pool.queue):
-                    waiting.remove(pool)
-                continue
-            waiting.remove(pool)
-            if not pool.smallest and state.claimed is None:
-                state.claimed = state.blocked_on
+        self._claimed = None
+        ready = [pool for pool in self._books.pools if _may_go(pool, turn.now)]
+        while ready:
+            pool = min(ready, key=_rank) if len(ready) > 1 else ready[0]
+            if not self._serve_one(pool, turn):
+                ready.remove(pool)
+                self._claimed = self._claimed or self._waits_for
+            elif not _may_go(pool, turn.now):
+                ready.remove(pool)
 
-    def _serve_one(self, pool: Pool, state: _Pass) -> bool:
+    def _serve_one(self, pool: Pool, turn: Turn) -> bool:
         """Dispatch the class's ticket whose turn it is, if any may go."""
-        state.blocked_on = None
-        if pool.in_flight >= pool.limit.effective:
-            return False
-        turn = state.turn
-        for tag, ticket_id, lane in pool.queue.turns():
-            member = self._choose(pool, lane, pool.queue[ticket_id], state)
-            if member is not None:
-                self._books.dispatch(ticket_id, tag, member, turn.now)
-                turn.tell(Dispatch(ticket_id, member.backend.name, pool.name, turn.cause))
+        self._waits_for, self._retry_at = None, inf
+        for head in pool.queue.turns():
+            cached = self._books.prefixes.cached_tokens(head.queued.ticket, turn.now)
+            members = self._with_slot(pool, head, cached)
+            if not members:
+                continue
+            choice = by_preference(members, head.queued.ticket, cached, turn.now)
+            offer = self._choose(pool, head, choice, turn.now)
+            if offer is not None:
+                self._books.dispatch(head, offer, turn.now)
+                name = offer.member.backend.name
+                turn.tell(Dispatch(head.queued.ticket.id, name, pool.name, turn.cause))
                 return True
+        # What another class has claimed is free for this one in the next turn.
+        pool.asleep_until = self._retry_at if self._claimed is None else -inf
         return False
 
-    def _choose(self, pool: Pool, lane: Lane, queued: Queued, state: _Pass) -> Member | None:
-        """The backend that the ticket goes to now, or None and a note of what it waits for."""
-        books, now, ticket = self._books, state.turn.now, queued.ticket
-        candidates = books.fleet.candidates(pool.name, lane.model, lane.avoid)
-        has_slot = books.pools.has_slot
-        open_ones = [m for m in candidates if has_slot(m, pool) and m is not state.claimed]
-        if not open_ones:
-            state.blocked_on = min(candidates, key=lambda m: m.in_flight, default=None)
-            return None
-        cached = books.prefixes.cached_tokens(ticket, now)
-        made = offers(books.chooser.pick(open_ones, ticket), ticket, cached, now)
-        shared = Openings(
-            books.fleet.candidates(books.pools.smallest.name, lane.model, _NOBODY), now
-        )
-        for offer in by_preference(made):
-            delay = books.admission.delay(offer, pool, queued, shared)
+    def _with_slot(self, pool: Pool, head: Head, cached: Mapping[str, int]) -> Sequence[Member]:
+        """The backends to choose from: what the lane may use and has a slot for the class."""
+        books, ticket = self._books, head.queued.ticket
+        found = books.fleet.candidates(pool.name, head.lane.model, head.lane.avoid)
+        few = books.chooser.look_at(found, ticket, cached)
+        open_ones = self._open(few, pool)
+        if not open_ones and len(few) < len(found):
+            open_ones = self._open(found, pool)
+        return books.chooser.pick(open_ones, ticket)
+
+    def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
+        found = [
+            m for m in members if len(m.flights) < m.limit.effective and m is not self._claimed
+        ]
+        if pool.smallest:
+            return found
+        return [m for m in found if self._books.pools.has_slot(m, pool)]
+
+    def _choose(self, pool: Pool, head: Head, choice: Iterable[Offer], now: float) -> Offer | None:
+        """What the ticket takes now, or None and a note of when to ask again."""
+        admission = self._books.admission
+        shared = self._openings(head, now)
+        for offer in choice:
+            delay = admission.delay(offer, pool, head.queued, shared)
             if delay <= 0.0:
-                return offer.member
-            self._note(now + max(delay, _TICK))
-            if books.admission.busy(offer):
+                return offer
+            self._retry_at = min(self._retry_at, now + max(delay, _TICK))
+            if admission.busy(offer):
                 # It is the best even after its wait: no other that is free now is better.
-                state.blocked_on = offer.member
-                return None
+                self._waits_for = offer.member
+                break
         return None
 
-    def _note(self, at: float) -> None:
-        if at < inf and (self.retry_at is None or at < self.retry_at):
-            self.retry_at = at
+    def _openings(self, head: Head, now: float) -> Openings:
+        books = self._books
+        smallest = books.pools.smallest
+        members = books.fleet.candidates(smallest.name, head.lane.model, _NOBODY)
+        few = books.chooser.look_at(members, head.queued.ticket, {})
+        return Openings(members, few, target=smallest.spec.ttft_target, now=now)
+
+
+def _may_go(pool: Pool, now: float) -> bool:
+    return (
+        len(pool.queue) > 0 and pool.asleep_until <= now and pool.in_flight < pool.limit.effective
+    )
 
 
 def _rank(pool: Pool) -> float:
-    """When the class's next ticket came, as ranks count it."""
-    _, ticket_id, _ = pool.queue.turns()[0]
-    return pool.queue[ticket_id].rank + pool.lead
+    """When the class's next ticket came, as ranks count it, or when it was served last."""
+    rank = pool.queue.turns()[0].queued.rank
+    return rank if pool.smallest else max(rank, pool.last_served) + pool.lead

@@ -9,6 +9,8 @@ from math import exp
 _MEMORY = 60.0
 # First tokens that come within this time came out of one engine step: one sample.
 _SAME_STEP = 0.002
+# How much faster than its seed an engine is believed to be; a cached prompt can look infinite.
+_MAX_SPEEDUP = 100.0
 # How many samples of a prompt this long the seed is worth.
 _SEED_SAMPLES = 2.0
 _SEED_TOKENS = 512.0
@@ -54,7 +56,7 @@ class PrefillCost:
         base = (y - slope * x) / n
         if base < 0.0 or slope <= 0.0:
             base, slope = 0.0, y / x
-        self.base, self.per_token = base, slope
+        self.base, self.per_token = base, max(slope, self._seed / _MAX_SPEEDUP)
         self._sums = (n * keep, x * keep, y * keep, xx * keep, xy * keep)
 
 

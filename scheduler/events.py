@@ -4,8 +4,10 @@ Each command names the event that caused it (`cause`), so that a request's story
 from the log alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from scheduler.model import Backend, Settings, Ticket
 
@@ -110,37 +112,25 @@ Event = (
 )
 
 
-_SUBJECTS = {
-    Arrived: "arrived",
-    FirstToken: "first_token",
-    Progress: "progress",
-    Finished: "finished",
-    Failed: "failed",
-    Abandoned: "abandoned",
-    BackendChanged: "backend_changed",
-    BackendRemoved: "backend_removed",
-    LoadSeen: "load_seen",
-    SettingsChanged: "settings_changed",
-    Drain: "drain",
-    Woke: "woke",
+_SUBJECTS: dict[type[Event], Callable[[Any], str]] = {
+    Arrived: lambda e: f"arrived:{e.ticket.id}",
+    FirstToken: lambda e: f"first_token:{e.ticket_id}",
+    Progress: lambda e: f"progress:{e.ticket_id}",
+    Finished: lambda e: f"finished:{e.ticket_id}",
+    Failed: lambda e: f"failed:{e.ticket_id}",
+    Abandoned: lambda e: f"abandoned:{e.ticket_id}",
+    BackendChanged: lambda e: f"backend_changed:{e.backend.name}",
+    BackendRemoved: lambda e: f"backend_removed:{e.name}",
+    LoadSeen: lambda e: f"load_seen:{e.backend}",
+    SettingsChanged: lambda e: "settings_changed",
+    Drain: lambda e: "drain",
+    Woke: lambda e: "woke",
 }
 
 
 def cause_of(event: Event) -> str:
     """The event's id as commands carry it: its kind, and whom it is about where it is about one."""
-    kind = _SUBJECTS[type(event)]
-    match event:
-        case Arrived(ticket):
-            return f"{kind}:{ticket.id}"
-        case FirstToken(subject) | Finished(subject) | Abandoned(subject):
-            return f"{kind}:{subject}"
-        case Failed(subject, _) | Progress(subject, _) | BackendRemoved(subject, _):
-            return f"{kind}:{subject}"
-        case BackendChanged(backend):
-            return f"{kind}:{backend.name}"
-        case LoadSeen(backend=subject):
-            return f"{kind}:{subject}"
-    return kind
+    return _SUBJECTS[type(event)](event)
 
 
 class Reason(Enum):

@@ -20,7 +20,8 @@ _DOUBT = 0.05
 class Flight:
     """A dispatched ticket, from dispatch to the end of its stream.
 
-    `tokens` is what the backend is expected to compute of the prompt (less a cached prefix).
+    `tokens` is what the backend is expected to compute of the prompt (less a cached prefix);
+    `blocking` says that these are more than one engine step.
     """
 
     ticket: Ticket
@@ -28,6 +29,7 @@ class Flight:
     member: "Member"
     dispatched: float
     tokens: int
+    blocking: bool = False
     prefilling: bool = True
 
 
@@ -47,6 +49,7 @@ class Member:
         "_busy_since",
         "_prefilling",
         "backend",
+        "blocking",
         "by_class",
         "cost",
         "flights",
@@ -64,6 +67,7 @@ class Member:
         self.by_class: dict[str, int] = {}
         self.prefill_backlog = 0
         self.near_backlog = 0
+        self.blocking = 0
         self.limit = AdaptiveLimit(limits, backend.limit)
         self.load: Load | None = None
         self.removed = False
@@ -85,6 +89,15 @@ class Member:
     def in_flight(self) -> int:
         return len(self.flights)
 
+    @property
+    def full(self) -> bool:
+        return len(self.flights) >= self.limit.effective
+
+    @property
+    def idle(self) -> bool:
+        """Whether no prompt is being prefilled."""
+        return not self._prefilling
+
     def wait(self, tokens: int, now: float) -> float:
         """Seconds until the backend begins with a prompt of `tokens` sent now."""
         if not self._prefilling:
@@ -105,6 +118,7 @@ class Member:
         self._prefilling[ticket_id] = flight.tokens
         self.prefill_backlog += flight.tokens
         self.near_backlog += _near(flight.tokens, self.backend.long_chunk)
+        self.blocking += flight.blocking
 
     def first_token(self, flight: Flight, now: float) -> None:
         """The flight's prompt is prefilled; learn from how long that took."""
@@ -139,6 +153,7 @@ class Member:
         del self._prefilling[flight.ticket.id]
         self.prefill_backlog -= flight.tokens
         self.near_backlog -= _near(flight.tokens, self.backend.long_chunk)
+        self.blocking -= flight.blocking
 
 
 def _near(tokens: int, chunk: int) -> int:

@@ -32,11 +32,12 @@ class ClassSpec:
 class BurstSpec:
     """When long prompts halve a pool's concurrency limit, and how it recovers.
 
-    A *burst prompt* is longer than `prompt_tokens`. When one arrives, the class's pool is
-    halved (floor 1) if `in_flight` burst prompts or more are in flight there, or if `prompts`
-    of them, or burst prompts of `tokens` tokens together, have arrived within `window`
-    seconds (None: not counted). It is halved at most once per window. `whole_pool` halves the
-    pools of all classes with it; otherwise shorter prompts keep theirs.
+    A *burst prompt* is longer than `prompt_tokens`. When one arrives, the limit of its class's
+    pool is halved (floor: one request per backend) if each backend of the pool has, on average,
+    `in_flight` burst prompts or more whose prefill is not over; or if `prompts` of them, or
+    burst prompts of `tokens` tokens together, have arrived within `window` seconds (None: not
+    counted). That happens at most once per window. `whole_pool` halves the pools of all
+    classes with it; otherwise shorter prompts keep theirs.
     After `clean_interval` seconds without a trigger a limit grows by one `recovery_step`
     (a share of the configured limit, at least 1) per interval until it is whole again. The
     limits of single backends, halved when an engine preempts or refuses, recover alike.
@@ -56,17 +57,22 @@ class BurstSpec:
 class HoldSpec:
     """How long prompts are held back so that shorter ones find an engine open.
 
-    A larger class's ticket goes to a backend that also serves the smallest class only if a
-    short prompt that came right after it would still find a backend free within `tolerance`
-    seconds. That rule yields to a weaker one, openings spread evenly over the time that the
-    prompt takes, for tickets that have waited `patience` seconds, and for all of them while
-    the larger classes' load exceeds `fill` of what all backends but one can do. After twice
-    `patience` age alone decides. `ahead` is how soon a backend must be free to be sent its
-    next long prompt: it hides the network and the engine's step time.
+    A prompt of more than `step_tokens` (vLLM's `max_num_batched_tokens`) *blocks*: it takes
+    whole engine steps, and what comes after it waits for its end. A blocking prompt goes to a
+    backend that also serves the smallest class only if a short prompt that came right after it
+    would still find a backend open within `tolerance` seconds. That rule yields to a weaker
+    one, openings spread evenly over the time that the prompt takes, for tickets that have
+    waited `patience` times their own prefill, and for all of them while the larger classes'
+    load exceeds `fill` of what all backends but one can do.
+    And it yields to age alone when the class has had no backend for twice that time.
+    `ahead` is how soon, in seconds, a backend's blocking prompt must be over for it to be sent
+    more of a larger class: it hides the network. A backend without one is sent more while its
+    backlog is less than one full step, so that its steps stay full.
     """
 
-    tolerance: float = 0.06
-    patience: float = 3.0
+    step_tokens: int = 2048
+    tolerance: float = 0.03
+    patience: float = 2.8
     fill: float = 0.9
     ahead: float = 0.02
 
@@ -112,9 +118,11 @@ class Settings:
     of a backend's slots that only the smallest class may use where the backend serves several.
     `ageing` is the head start, in seconds of queueing, that one priority step gives within
     a tenant and that each class has over the next larger one: whatever is overtaken is
-    overtaken for a bounded time only. `kv_reserve` is the share of an engine's KV cache that
-    must be free before it gets a prompt of a larger class.
-    `class_by_uncached` sorts by the tokens that no backend's prefix cache is known to hold.
+    overtaken for a bounded time only. A class that is served uses up its age: smaller classes
+    stand back for one ticket per `ageing` seconds, not for a whole queue of old ones.
+    `kv_reserve` is the share of an engine's KV cache that must be free before it gets a prompt
+    of a larger class. `class_by_uncached` sorts by the tokens that no backend's prefix cache is
+    known to hold.
 
     Raises ValueError when the classes do not cover every prompt length exactly once.
     """

@@ -4,38 +4,44 @@
 the same unit. The others are what other gateways do; the simulator compares with them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from zlib import crc32
 
 from scheduler.admission import Offer
 from scheduler.ledger import Member
 from scheduler.model import Placement, Ticket
 
-
-def offers(
-    members: Sequence[Member], ticket: Ticket, cached: dict[str, int], now: float
-) -> list[Offer]:
-    """What each of the members could do for the ticket."""
-    made = []
-    for member in members:
-        tokens = ticket.prompt_tokens
-        if cached:
-            tokens -= cached.get(member.backend.name, 0)
-        wait = member.wait(tokens, now)
-        made.append(Offer(member, tokens, wait, wait + member.cost.seconds(tokens)))
-    return made
+# That one of so many backends is idle while most are busy is next to certain, so the price of
+# a decision need not grow with the fleet.
+_WINDOW = 16
 
 
-def by_preference(made: list[Offer]) -> Iterator[Offer]:
-    """The offers, best first; sorts them only for who asks for a second one."""
-    yield min(made, key=_preference)
-    yield from sorted(made, key=_preference)[1:]
+def by_preference(
+    members: Sequence[Member], ticket: Ticket, cached: Mapping[str, int], now: float
+) -> Iterator[Offer]:
+    """What each of the members could do for the ticket, best first.
+
+    Best is the least predicted time to first token by weight, then the least loaded, then the
+    name. The others are only looked at for who asks for a second one.
+    """
+    made = [_offer(member, ticket, cached, now) for member in members]
+    best = made[0] if len(made) == 1 else min(made, key=_preference)
+    yield best
+    yield from sorted((offer for offer in made if offer is not best), key=_preference)
+
+
+def _offer(member: Member, ticket: Ticket, cached: Mapping[str, int], now: float) -> Offer:
+    tokens = ticket.prompt_tokens
+    if cached:
+        tokens -= cached.get(member.backend.name, 0)
+    wait = member.wait(tokens, now)
+    return Offer(member, tokens, wait, wait + member.cost.seconds(tokens))
 
 
 def _preference(offer: Offer) -> tuple[float, float, str]:
-    """Least predicted time to first token by weight, then the least loaded, then the name."""
-    backend = offer.member.backend
-    return offer.ttft / backend.weight, offer.member.in_flight / backend.weight, backend.name
+    member = offer.member
+    backend = member.backend
+    return offer.ttft / backend.weight, len(member.flights) / backend.weight, backend.name
 
 
 class Chooser:
@@ -53,8 +59,26 @@ class Chooser:
         }
         self._pick = picks.get(placement)
 
+    def look_at(
+        self, members: tuple[Member, ...], ticket: Ticket, cached: Mapping[str, int]
+    ) -> Sequence[Member]:
+        """The members worth a look: all of a small pool, a window of a big one.
+
+        Whoever holds a part of the prompt in its cache is looked at in any case.
+        """
+        if len(members) <= _WINDOW or self._pick is not None:
+            return members
+        start = crc32(ticket.id.encode()) % len(members)
+        window = members[start : start + _WINDOW]
+        window += members[: _WINDOW - len(window)]
+        if not cached:
+            return window
+        known = {member.backend.name for member in window}
+        holders = (m for m in members if m.backend.name in cached)
+        return [*window, *(m for m in holders if m.backend.name not in known)]
+
     def pick(self, members: Sequence[Member], ticket: Ticket) -> Sequence[Member]:
-        """The members to consider: all of them, or the one that a comparison policy takes."""
+        """The members to choose from: all of them, or the one that a comparison policy takes."""
         if self._pick is None or len(members) < 2:
             return members
         return (self._pick(members, ticket),)

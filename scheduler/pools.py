@@ -1,13 +1,13 @@
 """The service classes as pools: each with its queue, its limit, its burst window, its counts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
 from scheduler.burst import AdaptiveLimit, BurstWindow
 from scheduler.estimate import Meter
 from scheduler.ledger import Flight, Member
-from scheduler.model import BurstSpec, ClassSpec, Settings, Ticket
+from scheduler.model import ClassSpec, Settings, Ticket
 from scheduler.queues import ClassQueue
 
 # A queue's drain rate is what it did lately, not what it did a minute ago.
@@ -27,10 +27,19 @@ class Pool:
     served: Meter = field(default_factory=lambda: Meter(_DRAIN_MEMORY))
     in_flight: int = 0
     bursty: int = 0
+    """Burst prompts in flight whose first token has not come."""
+    backends: int = 0
+    last_served: float = -inf
+    asleep_until: float = -inf
+    """Asking before this would find nothing changed: no slot free, no backlog shorter."""
 
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def at_limit(self) -> bool:
+        return self.in_flight >= self.limit.effective
 
     def full_for(self, ticket: Ticket) -> bool:
         """Whether the queue, with this ticket in it, is over one of its limits."""
@@ -39,7 +48,7 @@ class Pool:
             len(queue) > spec.queue_limit
             or _over(queue.tokens, spec.queue_tokens)
             or _over(queue.body_bytes, spec.queue_bytes)
-            or _over(queue.by_tenant[ticket.tenant], spec.tenant_queue_limit)
+            or _over(queue.by_tenant.get(ticket.tenant, 0), spec.tenant_queue_limit)
         )
 
 
@@ -81,15 +90,24 @@ class Pools:
         pool = self._by_name.get(flight.service_class)
         if pool is not None:
             pool.in_flight += step
-            pool.bursty += step * self.bursty(flight.ticket)
+            pool.bursty += step * (flight.prefilling and self.bursty(flight.ticket))
+
+    def first_token(self, flight: Flight) -> None:
+        """A flight is about to leave its prefill."""
+        pool = self._by_name.get(flight.service_class)
+        if pool is not None:
+            pool.bursty -= flight.prefilling and self.bursty(flight.ticket)
 
     def bursty(self, ticket: Ticket) -> bool:
         return ticket.prompt_tokens > self._burst.prompt_tokens
 
-    def configure(self, pool: Pool, burst: BurstSpec, members: Iterable[Member]) -> None:
+    def configure(self, pool: Pool, members: Sequence[Member]) -> None:
         """Refit a pool's limit to the backends that it has now."""
-        slots = sum(self.slots(member, pool) for member in members)
-        pool.limit.configure(burst, slots if pool.spec.limit is None else pool.spec.limit)
+        pool.backends = len(members)
+        limit = pool.spec.limit
+        if limit is None:
+            limit = sum(self.slots(member, pool) for member in members)
+        pool.limit.configure(self._burst, limit, floor=pool.backends)
 
     def slots(self, member: Member, pool: Pool) -> int:
         """How many requests of a class, with those of the other larger ones, a backend takes.
@@ -98,7 +116,7 @@ class Pools:
         to the others: they would fill all of them for seconds, while short requests come and
         go. At least one slot stays open to every class.
         """
-        backend, limit = member.backend, member.limit.effective
+        backend, limit = member.backend, member.backend.limit
         shared = not backend.classes or self.smallest.name in backend.classes
         if pool.smallest or not shared or backend.classes == {self.smallest.name}:
             return limit
@@ -106,13 +124,13 @@ class Pools:
 
     def has_slot(self, member: Member, pool: Pool) -> bool:
         """Whether the backend's own limits let one more ticket of the class in."""
-        in_flight = member.in_flight
+        in_flight = len(member.flights)
         if in_flight >= member.limit.effective:
             return False
         if pool.smallest:
             return True
         larger = in_flight - member.by_class.get(self.smallest.name, 0)
-        return larger < self.slots(member, pool)
+        return larger < min(self.slots(member, pool), member.limit.effective)
 
 
 def _bound(spec: ClassSpec) -> float:

@@ -7,11 +7,10 @@ SIGCOMM 1996): what two waiting tenants of equal weight got differs by at most o
 prompt each. Within a tenant it is the age of the ticket, with a head start for priority.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from scheduler.lazyheap import LazyHeap
 from scheduler.model import Ticket
@@ -22,8 +21,7 @@ _REMEMBERED = 1024
 LaneKey = tuple[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(NamedTuple):
     """A waiting ticket. `rank` orders it within its tenant (seconds; smaller goes first)."""
 
     ticket: Ticket
@@ -94,17 +92,26 @@ class Lane:
         return None
 
 
+class Head(NamedTuple):
+    """The ticket of a lane whose turn it is, and its tenant's fair tag."""
+
+    tag: float
+    queued: Queued
+    lane: Lane
+
+
 class ClassQueue:
     """All waiting tickets of one class, with their counts, prompt tokens and body bytes."""
 
-    __slots__ = ("_clock", "_entries", "_lanes", "body_bytes", "by_tenant", "tokens")
+    __slots__ = ("_clock", "_entries", "_lanes", "_turns", "body_bytes", "by_tenant", "tokens")
 
     def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
         self._clock = FairClock(weights)
-        self.by_tenant: Counter[str] = Counter()
+        self.by_tenant: dict[str, int] = {}
         self.body_bytes = 0
         self._lanes: dict[LaneKey, Lane] = {}
         self._entries: dict[str, Queued] = {}
+        self._turns: Sequence[Head] | None = None
         self.tokens = 0
 
     def __len__(self) -> int:
@@ -119,21 +126,26 @@ class ClassQueue:
     def __getitem__(self, ticket_id: str) -> Queued:
         return self._entries[ticket_id]
 
-    def add(self, queued: Queued) -> None:
+    def add(self, queued: Queued) -> bool:
+        """Queue a ticket; True if it may go where no other ticket of the queue may."""
         ticket = queued.ticket
         key = (ticket.model, ticket.avoid)
         lane = self._lanes.get(key)
+        new = lane is None
         if lane is None:
             lane = self._lanes[key] = Lane(key, self._clock)
         lane.add(queued)
+        self._turns = None
         self._entries[ticket.id] = queued
         self.tokens += ticket.prompt_tokens
         self.body_bytes += ticket.body_bytes
-        self.by_tenant[ticket.tenant] += 1
+        self.by_tenant[ticket.tenant] = self.by_tenant.get(ticket.tenant, 0) + 1
+        return new
 
     def remove(self, ticket_id: str) -> Queued:
         """Take a ticket out that will not be served: its tenant is not charged."""
         queued = self._entries.pop(ticket_id)
+        self._turns = None
         ticket = queued.ticket
         self._lanes[(ticket.model, ticket.avoid)].discard(ticket)
         self.tokens -= ticket.prompt_tokens
@@ -143,21 +155,29 @@ class ClassQueue:
             del self.by_tenant[ticket.tenant]
         return queued
 
-    def serve(self, ticket_id: str, tag: float) -> Queued:
-        """Take the ticket out that `turns` offered at `tag`, and charge its tenant."""
-        queued = self.remove(ticket_id)
-        self._clock.charge(queued.ticket.tenant, tag, queued.ticket.prompt_tokens)
-        return queued
+    def serve(self, head: "Head") -> None:
+        """Take the head out that `turns` offered, and charge its tenant."""
+        ticket = head.queued.ticket
+        self.remove(ticket.id)
+        self._clock.charge(ticket.tenant, head.tag, ticket.prompt_tokens)
 
-    def turns(self) -> list[tuple[float, str, Lane]]:
-        """Each lane's head as (fair tag, ticket id, lane), fairest first."""
+    def turns(self) -> Sequence[Head]:
+        """Each lane's head, fairest first."""
+        if self._turns is None:
+            self._turns = self._take_turns()
+        return self._turns
+
+    def _take_turns(self) -> Sequence[Head]:
         heads = []
-        for key, lane in tuple(self._lanes.items()):
+        emptied = []
+        for key, lane in self._lanes.items():
             head = lane.head()
             if head is None:
-                del self._lanes[key]
+                emptied.append(key)
             else:
-                heads.append((*head, lane))
+                heads.append(Head(head[0], self._entries[head[1]], lane))
+        for key in emptied:
+            del self._lanes[key]
         if len(heads) > 1:
-            heads.sort(key=lambda entry: entry[:2])
+            heads.sort(key=lambda head: (head.tag, head.queued.ticket.id))
         return heads

@@ -7,10 +7,11 @@ from scheduler.events import Command
 
 @dataclass(slots=True)
 class Turn:
-    """Its time, the event that caused it, and the commands so far."""
+    """Its time, the event that caused it, the ticket that arrived, and the commands so far."""
 
     now: float
     cause: str
+    newcomer: str | None = None
     commands: list[Command] = field(default_factory=list)
 
     def tell(self, command: Command) -> None:

@@ -313,24 +313,20 @@ def test_settings_that_leave_a_prompt_without_a_class_are_refused() -> None:
 
 def test_a_burst_halves_the_pools_limit_once_per_window_and_it_recovers_in_steps() -> None:
     burst = BurstSpec(window=1.0, clean_interval=2.0, recovery_step=0.25)
-    play = Playbook(Settings(classes=(SHORT, LONG), burst=burst), backend(limit=8, classes=_LONG))
-    assert _prefilled(play, 0.0, "l0", 3000) == "b"
-    before = play(0.1, Arrived(ticket("l1", 3000)))
-    assert before[0] == Decided(
-        "long", "burst: a prompt of 3000 tokens, 1 in flight", 8, 4, "arrived:l1"
+    play = Playbook(
+        Settings(classes=(SHORT, LONG), burst=burst),
+        backend(limit=8, classes=_LONG, prefill_rate=100.0),
     )
-    play(0.2, FirstToken("l1"))
-    assert _prefilled(play, 0.5, "l2", 3000) == "b"
-    assert play(1.1, Arrived(ticket("l3", 3000)))[0] == Decided(
-        "long", "burst: a prompt of 3000 tokens, 3 in flight", 4, 2, "arrived:l3"
-    )
-    assert play(2.1, Arrived(ticket("l4", 3000)))[0] == Decided(
-        "long", "burst: a prompt of 3000 tokens, 3 in flight", 2, 1, "arrived:l4"
-    )
+    assert play.arrive(0.0, "l0", 3000) == "b"
+    why = "burst: a prompt of 3000 tokens, 1 in prefill per backend"
+    assert play(0.1, Arrived(ticket("l1", 3000))) == [Decided("long", why, 8, 4, "arrived:l1")]
+    assert play(0.5, Arrived(ticket("l2", 3000))) == []
+    assert play(1.1, Arrived(ticket("l3", 3000))) == [Decided("long", why, 4, 2, "arrived:l3")]
+    assert play(2.1, Arrived(ticket("l4", 3000))) == [Decided("long", why, 2, 1, "arrived:l4")]
     assert play(3.2, Arrived(ticket("l5", 3000))) == []
     assert play.s.next_wakeup() == 5.2
     assert play(5.2, Woke()) == [Decided("long", "limit recovers", 1, 3, "woke")]
-    assert play(99.0, Woke())[-1] == Decided("long", "limit recovers", 3, 8, "woke")
+    assert play(20.0, Woke()) == [Decided("long", "limit recovers", 3, 8, "woke")]
 
 
 def test_short_prompts_never_count_as_a_burst() -> None:
