@@ -28,8 +28,7 @@ HOST = "127.0.0.1"
 MODEL = "forebay-demo"
 QUESTION = "Why does a water mill have a forebay in front of its wheel?"
 READY_WITHIN = 60.0
-PACE = ("--prefill-us", "100", "--step-ms", "12", "--decode-us", "150")
-"""Some 10,000 prompt tokens a second and 12 ms a step: a 7B model on one large GPU feels so."""
+ENGINE = "a100-llama-8b"
 
 
 class DemoFailed(Exception):
@@ -86,7 +85,7 @@ async def start(started: Children, port: int) -> Demo:
     await started.start(
         "redis", redis.server, "--bind", HOST, "--port", str(redis_port), "--save", ""
     )
-    command = (sys.executable, "-m", "bench.fake_vllm", "--port", "0", *PACE)
+    command = (sys.executable, "-m", "bench.fake_vllm", "--port", "0", "--preset", ENGINE)
     starting = {
         name: await started.start(f"engine-{name}", *command, announces=True)
         for name in ("short", "long")
@@ -166,7 +165,7 @@ def stages(server_timing: str) -> str:
 def introduce(demo: Demo) -> None:
     print(f"redis    {HOST}:{demo.redis_port}  ({demo.redis.server})")
     for name, url in demo.engines.items():
-        print(f"engine   {url}  (simulated, for the {name} class)")
+        print(f"engine   {url}  (simulated {ENGINE}, for the {name} class)")
     print(f"gateway  {demo.gateway}", flush=True)
 
 

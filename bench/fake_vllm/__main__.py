@@ -5,18 +5,40 @@ import asyncio
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from bench.engine import EngineSpec
 from bench.fake_vllm.faults import Mode
 from bench.fake_vllm.options import TOKENIZER, Options
 from bench.fake_vllm.server import running
+from bench.presets import PRESETS
 
-MILLISECOND = 1e-3
+ENGINE_FLAGS = {
+    "max-num-seqs": (int, 1, "sequences that run at once"),
+    "max-num-batched-tokens": (int, 1, "tokens that a step computes at most"),
+    "long-prefill-token-threshold": (int, 1, "of these for one prompt at most; 0 is no limit"),
+    "kv-tokens": (int, 1, "size of the KV cache"),
+    "step-ms": (float, 1e-3, "milliseconds that each step takes at least"),
+    "prefill-us": (float, 1e-6, "microseconds for a prompt token"),
+    "decode-us": (float, 1e-6, "microseconds a step for each answer"),
+    "attention-ns": (float, 1e-9, "nanoseconds for a pair of tokens"),
+    "cold-ms": (float, 1e-3, "extra milliseconds of a cold engine's step"),
+    "cold-after": (float, 1, "seconds of idleness that cool it"),
+}
+"""Type, unit in tokens or seconds, meaning; what is not given is the preset's."""
+
+FIELDS = {
+    "step-ms": "step_base",
+    "prefill-us": "prefill_per_token",
+    "decode-us": "decode_per_seq",
+    "attention-ns": "attention",
+    "cold-ms": "cold_step",
+}
+"""Flags that are named for their unit, by their field of EngineSpec."""
 
 
 def parser() -> argparse.ArgumentParser:
-    defaults, engine = Options(), EngineSpec()
+    defaults = Options()
     flags = argparse.ArgumentParser(prog="python -m bench.fake_vllm", description=__doc__)
     add = flags.add_argument
     add("--host", default="127.0.0.1")
@@ -24,42 +46,28 @@ def parser() -> argparse.ArgumentParser:
     add("--served-model-name", default=defaults.model)
     add("--tokenizer", type=Path, default=TOKENIZER, help="a directory with tokenizer.json")
     add("--max-model-len", type=int, default=defaults.max_model_len)
-    add("--max-num-seqs", type=int, default=engine.max_num_seqs)
-    add("--max-num-batched-tokens", type=int, default=engine.max_num_batched_tokens)
-    add("--long-prefill-token-threshold", type=int, default=0)
     add("--max-num-queued-reqs", type=int)
-    add("--kv-tokens", type=int, default=engine.kv_tokens, help="size of the KV cache")
     add("--no-enable-prefix-caching", action="store_true")
-    add("--prefill-us", type=float, default=100.0, help="microseconds for a prompt token")
-    add("--decode-us", type=float, default=0.0, help="microseconds a step for each answer")
-    add("--step-ms", type=float, default=0.0, help="milliseconds that each step takes at least")
-    add("--attention-ns", type=float, default=0.0, help="nanoseconds for a pair of tokens")
-    add("--cold-ms", type=float, default=0.0, help="extra milliseconds of a cold engine's step")
-    add("--cold-after", type=float, default=float("inf"), help="seconds of idleness that cool it")
     add("--keep-alive", type=float, default=defaults.keep_alive, help="seconds")
     add("--fail", type=Mode, default=Mode.NONE, choices=list(Mode))
+    add("--preset", default="serial", choices=list(PRESETS), help="see bench/presets.py")
+    for name, (kind, _, meaning) in ENGINE_FLAGS.items():
+        add(f"--{name}", type=kind, help=meaning)
     return flags
 
 
 def options(args: argparse.Namespace) -> Options:
     """Raises ValueError for an engine that cannot be."""
-    engine = EngineSpec(
-        max_num_seqs=args.max_num_seqs,
-        max_num_batched_tokens=args.max_num_batched_tokens,
-        long_prefill_token_threshold=args.long_prefill_token_threshold,
-        kv_tokens=args.kv_tokens,
-        step_base=args.step_ms * MILLISECOND,
-        prefill_per_token=args.prefill_us * 1e-6,
-        decode_per_seq=args.decode_us * 1e-6,
-        attention=args.attention_ns * 1e-9,
-        cold_step=args.cold_ms * MILLISECOND,
-        cold_after=args.cold_after,
-    )
+    given = {}
+    for name, (_, unit, _) in ENGINE_FLAGS.items():
+        value = getattr(args, name.replace("-", "_"))
+        if value is not None:
+            given[FIELDS.get(name, name.replace("-", "_"))] = value * unit
     return Options(
         model=args.served_model_name,
         tokenizer=args.tokenizer.resolve(),
         max_model_len=args.max_model_len,
-        engine=engine,
+        engine=replace(PRESETS[args.preset], **given),
         prefix_caching=not args.no_enable_prefix_caching,
         max_num_queued_reqs=args.max_num_queued_reqs,
         keep_alive=args.keep_alive,

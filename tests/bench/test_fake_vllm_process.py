@@ -8,9 +8,14 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import aiohttp
 import pytest
+
+from bench.engine import SERIAL
+from bench.fake_vllm.__main__ import options, parser
+from bench.presets import H100_LLAMA_8B
 
 COMMAND = (sys.executable, "-m", "bench.fake_vllm")
 
@@ -41,6 +46,25 @@ async def test_a_signal_ends_it_at_once_although_a_stream_is_open(number: signal
         process.send_signal(number)
         async with asyncio.timeout(2):
             assert await process.wait() == 0
+
+
+def test_flags_change_what_the_preset_says():
+    args = parser().parse_args(
+        [
+            "--preset",
+            "h100-llama-8b",
+            "--max-num-seqs",
+            "8",
+            "--step-ms",
+            "2",
+            "--attention-ns",
+            "3",
+        ]
+    )
+    assert options(args).engine == replace(
+        H100_LLAMA_8B, max_num_seqs=8, step_base=0.002, attention=pytest.approx(3e-9)
+    )
+    assert options(parser().parse_args([])).engine == SERIAL
 
 
 async def test_a_port_in_use_is_said_in_one_line():
