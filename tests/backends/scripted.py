@@ -66,6 +66,11 @@ class Peer:
             pass
         self.gone.set()
 
+    async def left(self) -> None:
+        """Wait until the script saw the client close; well before any default deadline does."""
+        async with asyncio.timeout(10):
+            await self.gone.wait()
+
 
 Script = Callable[[Peer], Awaitable[None]]
 

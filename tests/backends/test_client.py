@@ -158,7 +158,7 @@ async def test_what_is_not_an_answer_is_a_bad_response(answer: bytes) -> None:
     async with client_of(script) as (client, served):
         with pytest.raises(BadResponse):
             await ask(client)
-        await (await served.peer()).gone.wait()
+        await (await served.peer()).left()
 
 
 async def test_a_broken_chunk_ends_the_relay() -> None:

@@ -147,7 +147,7 @@ async def test_idle_connections_are_closed_before_the_server_would() -> None:
 
     async with client_of(script, limits=ClientLimits(idle=0.05)) as (client, served):
         await body_of(await ask(client))
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
         assert " idle=0 " in repr(client)
 
 

@@ -37,7 +37,7 @@ async def test_first_token_timeout_before_the_head() -> None:
     async with client_of(silent) as (client, served):
         with pytest.raises(FirstTokenTimeout):
             await ask(client, Timeouts(first_token=0.05))
-        await (await served.peer()).gone.wait()
+        await (await served.peer()).left()
 
 
 async def test_first_token_timeout_after_the_head() -> None:
@@ -49,7 +49,7 @@ async def test_first_token_timeout_after_the_head() -> None:
     async with client_of(script) as (client, served):
         with pytest.raises(FirstTokenTimeout):
             await ask(client, Timeouts(first_token=0.05))
-        await (await served.peer()).gone.wait()
+        await (await served.peer()).left()
 
 
 async def test_token_gap_timeout_is_not_stretched_by_a_long_first_token_timeout() -> None:
@@ -64,7 +64,27 @@ async def test_token_gap_timeout_is_not_stretched_by_a_long_first_token_timeout(
         with pytest.raises(TokenGapTimeout) as caught:
             await stream.relay(sink)
         assert (caught.value.phase, sink.data) == ("token_gap", b"hi")
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
+
+
+async def test_a_gap_is_noticed_in_time_also_after_a_late_first_token() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await asyncio.sleep(0.25)  # the late first token: some gaps after the request
+        await peer.say(CHUNKED + b"2\r\nhi\r\n")
+        await peer.until_gone()
+
+    async with client_of(script) as (client, _), asyncio.timeout(10):
+        stream = await ask(client, Timeouts(first_token=30, token_gap=0.1))
+        with pytest.raises(TokenGapTimeout):
+            await body_of(stream)
+
+
+async def test_an_ended_stream_is_kept_by_no_timer() -> None:
+    async with client_of(answering(sized(b"x"))) as (client, _):
+        stream = await ask(client)
+        await body_of(stream)
+        assert stream._timer.cancelled()
 
 
 async def test_a_stream_that_keeps_coming_outlives_the_token_gap() -> None:
@@ -102,7 +122,7 @@ async def test_a_stream_that_nobody_relays_is_closed_by_its_deadline() -> None:
 
     async with client_of(script) as (client, served):
         await ask(client, Timeouts(token_gap=0.05))
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
 
 
 # Who leaves
@@ -133,7 +153,7 @@ async def test_cancelled_before_the_first_byte_closes_upstream(sent: bytes) -> N
         asking = start(ask(client))
         await said.wait()
         asking.cancel()
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
         await asyncio.gather(asking, return_exceptions=True)
         assert asking.cancelled()
 
@@ -150,7 +170,7 @@ async def test_cancelled_while_relaying_closes_upstream() -> None:
         relaying = start(stream.relay(sink))
         await sink.until(2)
         relaying.cancel()
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
         await asyncio.gather(relaying, return_exceptions=True)
         assert relaying.cancelled()
 
@@ -170,7 +190,7 @@ async def test_cancelled_at_the_very_moment_of_the_answer_leaks_nothing() -> Non
         (outcome,) = await asyncio.gather(asking, return_exceptions=True)
         if isinstance(outcome, Stream):
             outcome.abort()
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
 
 
 async def test_abort_ends_a_waiting_relay() -> None:
@@ -209,7 +229,7 @@ async def test_what_the_sink_raises_leaves_relay_and_closes_upstream(at_once: bo
         proceed.set()
         with pytest.raises(ConnectionResetError, match="client left"):
             await stream.relay(LeavingSink())
-        await served.peers[0].gone.wait()
+        await served.peers[0].left()
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -298,6 +318,17 @@ async def test_a_paused_sink_stops_the_server_and_loses_nothing() -> None:
         stream.resume()
         await relaying
         assert sink.count == TOTAL
+
+
+async def test_resuming_gives_the_server_a_whole_gap_again() -> None:
+    async with client_of(answering(CHUNKED + b"2\r\nhi\r\n")) as (client, _):
+        stream = await ask(client)
+        stream.pause()
+        paused_at = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() > paused_at + 0.01)
+        stream.resume()
+        assert stream.heard_at > paused_at
+        stream.abort()
 
 
 async def test_an_answer_that_nobody_relays_yet_is_held_in_bounds() -> None:
