@@ -8,10 +8,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from bench.engine import SERIAL
 from bench.fake_vllm.faults import Mode
 from bench.fake_vllm.options import TOKENIZER, Options
 from bench.fake_vllm.server import running
-from bench.presets import PRESETS
+from bench.presets import A100_80GB, H100_SXM, LLAMA_8B, engine
+
+PRESETS = {
+    "serial": SERIAL,
+    "a100-llama-8b": engine(A100_80GB, LLAMA_8B),
+    "h100-llama-8b": engine(H100_SXM, LLAMA_8B),
+}
 
 ENGINE_FLAGS = {
     "max-num-seqs": (int, 1, "sequences that run at once"),
@@ -50,7 +57,12 @@ def parser() -> argparse.ArgumentParser:
     add("--no-enable-prefix-caching", action="store_true")
     add("--keep-alive", type=float, default=defaults.keep_alive, help="seconds")
     add("--fail", type=Mode, default=Mode.NONE, choices=list(Mode))
-    add("--preset", default="serial", choices=list(PRESETS), help="see bench/presets.py")
+    add(
+        "--preset",
+        default="serial",
+        choices=list(PRESETS),
+        help="the GPUs are derived in bench/presets.py",
+    )
     for name, (kind, _, meaning) in ENGINE_FLAGS.items():
         add(f"--{name}", type=kind, help=meaning)
     return flags

@@ -15,7 +15,7 @@ import pytest
 
 from bench.engine import SERIAL
 from bench.fake_vllm.__main__ import options, parser
-from bench.presets import H100_LLAMA_8B
+from bench.presets import H100_SXM, LLAMA_8B, engine
 
 COMMAND = (sys.executable, "-m", "bench.fake_vllm")
 
@@ -62,7 +62,7 @@ def test_flags_change_what_the_preset_says():
         ]
     )
     assert options(args).engine == replace(
-        H100_LLAMA_8B, max_num_seqs=8, step_base=0.002, attention=pytest.approx(3e-9)
+        engine(H100_SXM, LLAMA_8B), max_num_seqs=8, step_base=0.002, attention=pytest.approx(3e-9)
     )
     assert options(parser().parse_args([])).engine == SERIAL
 
