@@ -3,6 +3,7 @@
 Reads the Azure LLM inference traces (CSV: TIMESTAMP, ContextTokens, GeneratedTokens; Patel et
 al., Splitwise, ISCA 2024) and Mooncake's (JSON lines: timestamp in ms, input_length,
 output_length, hash_ids of 512-token blocks; Qin et al., FAST 2025). No trace is shipped.
+Reads the gateway's own request log too.
 """
 
 import csv
@@ -16,6 +17,9 @@ from bench.workload import Job
 
 MOONCAKE_BLOCK = 512
 
+LOGGED_ANSWER = 128
+"""Output tokens of a logged request: the gateway does not count them."""
+
 
 class UnknownTrace(ValueError):
     """The file is none of the formats that are read here."""
@@ -26,7 +30,7 @@ def read(path: Path, limit: int | None = None) -> list[Job]:
 
     Requests without a prompt or an answer are left out. Raises UnknownTrace, and OSError.
     """
-    rows = _azure(path) if path.suffix == ".csv" else _mooncake(path)
+    rows = _azure(path) if path.suffix == ".csv" else _json_lines(path)
     jobs: list[Job] = []
     for job in rows:
         if limit is not None and len(jobs) >= limit:
@@ -53,6 +57,24 @@ def _seconds(timestamp: str) -> float:
     # Seven digits of fraction: one more than datetime reads.
     whole, _, fraction = timestamp.partition(".")
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+
+
+def _json_lines(path: Path) -> Iterator[Job]:
+    with path.open("rb") as file:
+        first = file.readline()
+    return _request_log(path) if b'"prompt_tokens"' in first else _mooncake(path)
+
+
+def _request_log(path: Path) -> Iterator[Job]:
+    """A line is written when a request ends, which is not the order in which they came."""
+    with path.open("rb") as file:
+        try:
+            rows = [orjson.loads(line) for line in file]
+            came = sorted((row["time"] - row["e2e"], row["prompt_tokens"]) for row in rows)
+        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+            raise UnknownTrace(f"{path.name}: {error}") from error
+    for at, prompt in came:
+        yield Job(at - came[0][0], prompt, LOGGED_ANSWER)
 
 
 def _mooncake(path: Path) -> Iterator[Job]:

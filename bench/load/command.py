@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from backends.types import Timeouts
+from bench import traces
 from bench.environment import environment
 from bench.load.arrivals import Arrivals, Rhythm, jobs, limited, sizes
 from bench.load.discover import LoadFailed
@@ -19,7 +20,6 @@ from bench.load.prompts import InexactTokenizer
 from bench.load.session import Outcome, Settings, run_load
 from bench.load.summary import Objective, detail, flat
 from bench.load.target import Api
-from bench.traces import read_trace
 from bench.workload import Job, at_rate
 
 RATE = 10.0
@@ -81,7 +81,7 @@ def load(
     """
     try:
         if trace is not None:
-            recorded = read_trace(trace)
+            recorded = traces.read(trace)
             endless = iter(recorded if rate is None else at_rate(recorded, rate))
         else:
             rhythm = Arrivals(RATE if rate is None else rate, arrivals, variation, burst, pause)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.load.exchange import Request
 from bench.load.prompts import Prompts
-from bench.traces import BLOCK
+from bench.traces import MOONCAKE_BLOCK
 from bench.workload import Job
 
 
@@ -17,7 +17,7 @@ class Lengths:
     classes itself.
     """
 
-    block: int = BLOCK
+    block: int = MOONCAKE_BLOCK
     short: int = 1024
 
 
