@@ -33,7 +33,7 @@ async def prove(probe: Probe) -> Capabilities:
 
     Raises NotServing when it does not answer, gives no token, or is too busy to be judged.
     """
-    version = await probe.version()
+    version = await probe.version() or "unknown"
     models = await probe.models()
     # Adapters share their base model's frontend, tokenizer and engine: proving those is enough.
     bases = [model for model in models if model.parent is None] or list(models)

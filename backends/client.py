@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from urllib.parse import urlsplit
 
 from backends.connection import Connection
@@ -195,7 +196,9 @@ class Client:
 
     def _take_idle(self) -> Connection | None:
         """The connection used last: the pool shrinks from its old end when load falls."""
-        oldest = asyncio.get_running_loop().time() - self.limits.idle
+        # Not the loop's clock, which stands still while something stalls the loop: the server's
+        # does not.
+        oldest = monotonic() - self.limits.idle
         while self._idle:
             connection, since = self._idle.popitem()
             if connection.usable and since > oldest:

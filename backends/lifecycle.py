@@ -204,7 +204,8 @@ class Lifecycle:
             answer = await self.probe.one_token(path, model, within=within)
             if not (answer.ok or answer.busy):
                 raise NotServing(self.client.spec.name, f"{path} answered {answer.status}")
-        return await self.probe.version() != found.version
+        version = await self.probe.version()
+        return version is not None and version != found.version
 
     def _tokens(self, found: Capabilities) -> int:
         """The warm-up's prompt length; half the context at most, since it is only about so long."""

@@ -87,11 +87,11 @@ class Probe:
         status, data = await self._exchange(path, None, None)
         return data if status == 200 else None
 
-    async def version(self) -> str:
-        """What `/version` says; "unknown" where it is not offered."""
+    async def version(self) -> str | None:
+        """What `/version` says; None where it says nothing, for now or for ever."""
         answer = await self.ask("/version")
         version = answer.document.get("version")
-        return version if answer.ok and isinstance(version, str) else "unknown"
+        return version if answer.ok and isinstance(version, str) else None
 
     async def healthy(self) -> bool:
         """What `/health` claims. Says nothing about whether tokens come: see `one_token`."""

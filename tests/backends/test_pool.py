@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 
 import pytest
 
@@ -149,6 +150,14 @@ async def test_idle_connections_are_closed_before_the_server_would() -> None:
         await body_of(await ask(client))
         await served.peers[0].left()
         assert " idle=0 " in repr(client)
+
+
+async def test_a_stalled_loop_does_not_use_what_the_server_has_closed_meanwhile() -> None:
+    async with client_of(answering(sized(b"x")), limits=ClientLimits(idle=0.05)) as (client, _):
+        await body_of(await ask(client))
+        time.sleep(0.1)  # noqa: ASYNC251 - the stall under test
+        await body_of(await ask(client))
+        assert (client.connects, client.reuses) == (2, 0)
 
 
 async def test_connections_are_bounded() -> None:

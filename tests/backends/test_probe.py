@@ -157,8 +157,8 @@ async def test_health_is_only_a_claim() -> None:
 
 
 async def test_version_is_unknown_where_it_is_not_offered() -> None:
-    async with probing(Engine(refuse={"/version": 404})) as probe:
-        assert await probe.version() == "unknown"
+    found = await proved(Engine(refuse={"/version": 404}))
+    assert (found.version, found.chat) == ("unknown", Channel.IDS)
 
 
 async def test_tokenize_of_prompts_and_messages() -> None:

@@ -218,6 +218,17 @@ async def test_a_new_version_is_proved_again_before_it_gets_traffic() -> None:
         assert (ready.capabilities.version, ready.capabilities.chat) == ("0.33.0", Channel.TEXT)
 
 
+async def test_a_version_that_cannot_be_told_for_now_changes_nothing() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (fleet, watch):
+        await watch.until(State.READY)
+        engine.refuse["/version"] = 503
+        for asked in (2, 3):
+            fleet.report_failure("b1", StreamBroken("b1", "reset"))
+            await until(lambda: len(engine.asked("/version")) == asked)  # noqa: B023
+        assert watch.states() == ["probing", "warming", "ready"]
+
+
 async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
     engine = Engine()
     settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.1))
