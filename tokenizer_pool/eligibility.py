@@ -1,8 +1,9 @@
 """Which requests may travel as token ids: the explicit list, and nothing but the list.
 
-Read against vLLM 0.32 (docs/adr/ids-beside-empty-messages.md). Everything whose ids are not provably those that vLLM
-would compute, and everything whose answer would change because `messages` is empty, goes as
-text. The rules are tables, so that a reader sees at a glance what is treated how.
+Read against vLLM 0.32 (docs/adr/ids-beside-empty-messages.md). Everything whose ids are not
+provably those that vLLM would compute, and everything whose answer would change because
+`messages` is empty, goes as text. The rules are tables, so that a reader sees at a glance what is
+treated how.
 """
 
 from collections.abc import Mapping

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,46 +93,38 @@ def slow_template_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tokenizer(tmp_path_factory.mktemp("slow"), template)
 
 
-@pytest.fixture
-async def tasks() -> AsyncIterator[list["asyncio.Task[None]"]]:
-    """The pool's tasks; a test ends with none of them running or failed."""
+@asynccontextmanager
+async def running_pool(settings: PoolSettings) -> AsyncIterator[TokenizerPool]:
+    """A started pool with the embedded model as `m`; at the end no task runs or has failed."""
     tasks: list[asyncio.Task[None]] = []
-    yield tasks
-    for task in tasks:
-        assert task.done()
-        assert task.cancelled() or task.exception() is None
 
-
-Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-
-
-@pytest.fixture
-def spawn(tasks: list["asyncio.Task[None]"]) -> Spawn:
-    def start(name: str, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def spawn(name: str, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         tasks.append(task)
         return task
 
-    return start
+    pool = TokenizerPool(settings, spawn)
+    await pool.start()
+    try:
+        await pool.add_model(TokenizerSource("m", EMBEDDED))
+        yield pool
+    finally:
+        await pool.stop()
+    for task in tasks:
+        assert task.done()
+        assert task.cancelled() or task.exception() is None
 
 
 MakePool = Callable[..., Coroutine[Any, Any, TokenizerPool]]
 
 
 @pytest.fixture
-async def make_pool(
-    cache_dir: Path, spawn: Spawn, embedded_artifact: Path
-) -> AsyncIterator[MakePool]:
-    """`await make_pool(**settings)`: a started pool with the embedded model as `m`."""
-    pools: list[TokenizerPool] = []
+async def make_pool(cache_dir: Path, embedded_artifact: Path) -> AsyncIterator[MakePool]:
+    """`await make_pool(**settings)`: a pool of its own, stopped at the end of the test."""
+    async with AsyncExitStack() as stack:
 
-    async def make(**settings: Any) -> TokenizerPool:
-        pool = TokenizerPool(PoolSettings(cache_dir=cache_dir, **settings), spawn)
-        pools.append(pool)
-        await pool.start()
-        await pool.add_model(TokenizerSource("m", EMBEDDED))
-        return pool
+        async def make(**settings: Any) -> TokenizerPool:
+            pool = running_pool(PoolSettings(cache_dir=cache_dir, **settings))
+            return await stack.enter_async_context(pool)
 
-    yield make
-    for pool in pools:
-        await pool.stop()
+        yield make

@@ -91,4 +91,4 @@ def test_what_travels_as_ids_is_what_vllm_would_compute(name: str, tmp_path: Pat
             outcome(model, request, ask(process, request)) for request in corpus(11, 400)
         )
     assert set(counts) <= {"equal", "text", "both refuse"}, counts
-    assert counts["equal"] >= 100, counts
+    assert counts["equal"] >= 40, counts
