@@ -2,8 +2,10 @@
 
 import typer
 
+from bench.decisions import decisions
 from bench.load.command import load
 from bench.preprocess import preprocess
+from bench.simulate import simulate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -15,6 +17,8 @@ def bench() -> None:
 
 app.command()(load)
 app.command()(preprocess)
+app.command()(simulate)
+app.command()(decisions)
 
 if __name__ == "__main__":
     app()
