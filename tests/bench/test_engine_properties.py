@@ -100,7 +100,7 @@ def played(spec: EngineSpec, script: list[Add | Abort | Sleep]) -> Run:
 
 
 @given(specs, actions)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_everyone_gets_exactly_its_tokens_in_order(spec, script):
     run = played(spec, script)
     seen: dict[str, list[int]] = {name: [] for name in run.wanted}
@@ -115,7 +115,7 @@ def test_everyone_gets_exactly_its_tokens_in_order(spec, script):
 
 
 @given(specs, actions)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_it_ends_empty_and_with_every_block_back(spec, script):
     engine = played(spec, script).engine
     assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)
@@ -123,7 +123,7 @@ def test_it_ends_empty_and_with_every_block_back(spec, script):
 
 
 @given(specs, actions)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_tokens_come_in_time_order_and_one_per_sequence_and_step(spec, script):
     run = played(spec, script)
     assert [e.at for e in run.emitted] == sorted(e.at for e in run.emitted)
@@ -132,7 +132,7 @@ def test_tokens_come_in_time_order_and_one_per_sequence_and_step(spec, script):
 
 
 @given(specs, st.lists(adds, min_size=1, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_first_tokens_come_in_the_order_of_arrival(spec, script):
     run = played(spec, [Add(a.prompt, a.output, None) for a in script])
     if spec.long_prefill_token_threshold == 0:
@@ -141,7 +141,7 @@ def test_first_tokens_come_in_the_order_of_arrival(spec, script):
 
 
 @given(specs, actions)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_how_often_it_is_asked_changes_nothing(spec, script):
     """Advancing late gives the tokens, and the times, that advancing at each event gives."""
     script = [action for action in script if not isinstance(action, Abort)]

@@ -16,16 +16,18 @@ from aiohttp import web
 from rich.console import Console
 from typer.testing import CliRunner
 
-from backends.types import Timeouts
+from backends.client import Client
+from backends.types import BackendSpec, Timeouts
 from bench.__main__ import app
 from bench.engine import EngineSpec
 from bench.fake_vllm import Mode
 from bench.load.alarm import Alarm
 from bench.load.discover import LoadFailed
+from bench.load.exchange import Exchanger, Request
 from bench.load.plan import Lengths
 from bench.load.sample import Sample
 from bench.load.session import Outcome, Settings, run_load
-from bench.load.target import Api
+from bench.load.target import Api, Target
 from bench.workload import Job
 from tests.bench.conftest import Fake, make_fake
 from tests.bench.waiting import reaches
@@ -82,6 +84,19 @@ async def test_an_open_loop_blames_a_stall_on_all_who_met_it():
         assert 5 <= len(met) <= 11
         assert max(met) > 0.4
         assert len(await stalled(fake, at_intervals(100, 0.0, output=1), concurrency=1)) == 1
+
+
+async def test_a_request_that_is_sent_late_counts_from_when_it_should_have_been(fake: Fake):
+    client = Client(BackendSpec("target", fake.server.url))
+    exchanger = Exchanger(Target(fake.server.url, "forebay-demo"), client, Timeouts(), began=0.0)
+    intended = exchanger.now() - 0.5
+    sample = await exchanger.send(Request(0, intended, ["Hello"], 25, 1, "short"))
+    await client.close()
+    assert sample.error == ""
+    assert sample.lateness >= 0.5
+    assert sample.ttft is not None
+    assert sample.ttft > 0.5
+    assert sample.e2e > 0.5
 
 
 async def test_a_closed_loop_keeps_so_many_requests_open():
