@@ -11,8 +11,16 @@ TAIL = 512
 
 QUOTE = 160
 
+FRAME = (
+    "You wrote “",
+    "”, which makes ",
+    " tokens with what stands around it. I am a simulated engine: I cannot know the answer, but I "
+    "send one at the pace of a real engine.",
+)
+"""What stands around the quoted prompt and the number of its tokens."""
+
 SENTENCES = (
-    " Every word of it leaves the engine in a decoding step of its own, together with one word of "
+    " Each token of this answer leaves the engine in a step of its own, together with one token of "
     "each other answer in the batch.",
     " A long prompt would have taken several steps to read, and all the others would have waited.",
     " The gateway counted these tokens before the engine saw them, chose a queue by that number, "
@@ -48,6 +56,7 @@ class Answers:
 
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts
+        self._frame = [self._said(text) for text in FRAME]
         end = Answer([], []) if prompts.eos is None else Answer([prompts.eos], [""])
         rotations = (SENTENCES[i:] + SENTENCES[:i] for i in range(len(SENTENCES)))
         self._closings = [self._said("".join(texts[:2])) + end for texts in rotations]
@@ -55,13 +64,10 @@ class Answers:
     def compose(self, prompt: list[int], max_tokens: int, *, endless: bool) -> Answer:
         """Up to `max_tokens` tokens; `endless` fills them all, as `ignore_eos` does in vLLM."""
         asked = _asked(self._prompts.decode(prompt[-TAIL:], special=True))
-        opening = self._said(
-            f"You wrote “{_shortened(asked)}”, which makes {len(prompt)} tokens with what stands "
-            "around it. I am a simulated engine: I cannot know the answer, but I send one at the "
-            "pace of a real engine."
-        )
+        quoted, counted = self._said(_shortened(asked)), self._said(str(len(prompt)))
+        wrote, makes, known = self._frame
         closing = self._closings[zlib.crc32(asked.encode()) % len(SENTENCES)]
-        whole = opening + closing
+        whole = wrote + quoted + makes + counted + known + closing
         return whole.repeated(max_tokens) if endless else whole.cut(max_tokens)
 
     def _said(self, text: str) -> Answer:
