@@ -5,18 +5,20 @@ normalised in `messages`, the template languages live in `templates`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tokenizer_pool.eligibility import (
     MESSAGE_FIELD,
     RESERVED_ARGUMENT,
     RESERVED_TEMPLATE_ARGUMENTS,
+    Unproved,
 )
 from tokenizer_pool.errors import InvalidRequest
-from tokenizer_pool.messages import Unproved, developer_as_system, normalise, normalise_tools
+from tokenizer_pool.messages import developer_as_system, normalise
 from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateEngine, TemplateRefused, render_open
+from tokenizer_pool.tools import Tool, ToolMemo, normalise_tools
 
 # vLLM drops arguments with these values before it renders.
 _UNSET: Final = (None, "auto")
@@ -81,6 +83,7 @@ class Chat:
     plain: ChatTemplate
     with_tools: ChatTemplate
     special_tokens: dict[str, str]
+    memo: ToolMemo = field(default_factory=ToolMemo)
 
     def prompt(self, document: Document) -> str:
         """The prompt's text for a chat request.
@@ -89,7 +92,7 @@ class Chat:
         NeedsReference.
         """
         values = document.values
-        tools = normalise_tools(values.get("tools"))
+        tools = self._tools(document)
         template = self.plain if tools is None else self.with_tools
         conversation = normalise(values["messages"], parts=template.wants_parts)
         if not template.knows_developer:
@@ -113,6 +116,12 @@ class Chat:
             isinstance(value, bool | int | str) for value in arguments.values()
         )
         return template.render(context, plain=plain, is_open=is_open)
+
+    def _tools(self, document: Document) -> list[Tool] | None:
+        tools = document.values.get("tools")
+        if isinstance(tools, list) and not document.exact:
+            return self.memo.normalise(tools)
+        return normalise_tools(tools)
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:

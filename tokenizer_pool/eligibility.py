@@ -19,6 +19,14 @@ class Ineligible:
     exact: bool = True
 
 
+class Unproved(Exception):
+    """The shape is not proved equal to vLLM's reading of it."""
+
+    def __init__(self, verdict: Ineligible) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """A field matters unless its value is one of `neutral`."""

@@ -1,16 +1,16 @@
-"""Chat messages and tools as vLLM 0.32 hands them to a chat template.
+"""Chat messages as vLLM 0.32 hands them to a chat template.
 
 The behaviour follows vLLM's request models (field order included, since a template may print a
 whole object) and `renderers/chat_utils.py`. What does not fit the shapes proved equal raises
-`Unproved`; what vLLM would refuse for certain raises InvalidRequest. No templates here.
+`Unproved`; what vLLM would refuse for certain raises InvalidRequest. Tools are in `tools`,
+templates in `templates`.
 """
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
-from tokenizer_pool.eligibility import MEDIA, MESSAGE_FIELD, TOOL_SHAPE, Ineligible
+from tokenizer_pool.eligibility import MEDIA, MESSAGE_FIELD, Unproved
 from tokenizer_pool.errors import InvalidRequest
 
 _MESSAGE_FIELDS: Final = frozenset(
@@ -35,19 +35,10 @@ _TEXT_PART_FIELDS: Final = _PART_FIELDS | {"cache_control"}
 _PLAIN_ROLES: Final = ("user", "assistant")
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "index"})
 _CALL_FUNCTION_FIELDS: Final = frozenset({"name", "arguments"})
-_FUNCTION_FIELDS: Final = frozenset({"name", "description", "parameters", "strict"})
 # Perhaps an integer that the fast template engine would print as a float.
 _HUGE: Final = re.compile(r"\d{19}")
 # A line that some coding clients put first; it differs in each request and vLLM drops it.
 _BILLING_HEADER: Final = "x-anthropic-billing-header"
-
-
-class Unproved(Exception):
-    """The shape is not proved equal to vLLM's reading of it."""
-
-    def __init__(self, verdict: Ineligible) -> None:
-        super().__init__(verdict.reason)
-        self.verdict = verdict
 
 
 def _without_billing_header(part: str) -> str:
@@ -226,46 +217,6 @@ def developer_as_system(conversation: list[dict[str, Any]]) -> list[dict[str, An
     texts = [_as_text(m["content"]) for m in converted if m["role"] == "system"]
     merged = {"role": "system", "content": "\n\n".join(filter(None, texts))}
     return [merged, *(message for message in converted if message["role"] != "system")]
-
-
-_IS: Final[dict[str, Callable[[Any], bool]]] = {
-    "description": lambda value: value is None or isinstance(value, str),
-    "parameters": lambda value: value is None or isinstance(value, dict),
-    "strict": lambda value: value is None or isinstance(value, bool),
-}
-
-
-def _tool(tool: Any, index: int) -> dict[str, Any]:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise InvalidRequest("a tool needs a function with a name", param=f"tools[{index}]")
-    if (
-        tool.get("type", "function") != "function"
-        or not tool.keys() <= {"type", "function"}
-        or not function.keys() <= _FUNCTION_FIELDS
-        or not all(check(function.get(name)) for name, check in _IS.items())
-    ):
-        raise Unproved(TOOL_SHAPE)
-    normal = {
-        "name": function["name"],
-        "description": function.get("description"),
-        "parameters": function.get("parameters"),
-    }
-    if function.get("strict") is not None:
-        normal["strict"] = function["strict"]
-    return {"type": "function", "function": normal}
-
-
-def normalise_tools(tools: Any) -> list[dict[str, Any]] | None:
-    """The tools as vLLM's request model dumps them: absent fields appear as null.
-
-    Raises InvalidRequest for what vLLM refuses, Unproved for what we do not know to be equal.
-    """
-    if tools is None:
-        return None
-    if not isinstance(tools, list) or not tools:
-        raise InvalidRequest("tools must be a list with at least one tool", param="tools")
-    return [_tool(tool, index) for index, tool in enumerate(tools)]
 
 
 def estimate(messages: list[Any]) -> int:

@@ -18,12 +18,13 @@ from tokenizer_pool.eligibility import (
     TOOL_CALL_COUNT,
     TOOL_CHOICE_NONE,
     Ineligible,
+    Unproved,
     chat_verdict,
     completion_verdict,
 )
 from tokenizer_pool.engines import EncodeEngine, ReferenceEncoder, ids_json
 from tokenizer_pool.errors import InvalidRequest
-from tokenizer_pool.messages import Unproved, estimate
+from tokenizer_pool.messages import estimate
 from tokenizer_pool.prefix import prefix_hashes
 from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateRefused

@@ -18,17 +18,13 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tokenizer_pool.content import wants_parts
+from tokenizer_pool.tools import Tool, plain_json
 
 # Instructions that one render may take in the fast engine. A chat of 100 turns needs some ten
 # thousand; an argument that makes a template loop for ever is stopped after a few 10 ms.
 _FUEL: Final = 5_000_000
 _NAME: Final = "chat"
 _CONTINUE: Final = "CONTINUE_FINAL_MESSAGE_TAG "
-
-
-# What nearly every template asks for, without building an encoder for each tool. Parsed JSON has
-# no cycles to look for.
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 class TemplateRefused(Exception):
@@ -64,7 +60,7 @@ def _tojson(  # noqa: PLR0917 - the filter's published signature
     sort_keys: bool = False,
 ) -> str:
     if not (ensure_ascii or indent or separators or sort_keys):
-        return _ENCODE(value)
+        return value.json if type(value) is Tool else plain_json(value)
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -1,19 +1,16 @@
 """Messages become what vLLM hands to a template; nothing a client sends can crash us."""
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenizer_pool.eligibility import Unproved
 from tokenizer_pool.errors import InvalidRequest
-from tokenizer_pool.messages import (
-    Unproved,
-    developer_as_system,
-    estimate,
-    normalise,
-    normalise_tools,
-)
+from tokenizer_pool.messages import developer_as_system, estimate, normalise
+from tokenizer_pool.tools import ToolMemo, normalise_tools
 
 TEXT = {"type": "text"}
 
@@ -126,6 +123,27 @@ def test_tools_look_as_vllm_dumps_them() -> None:
     ]
     assert [list(tool) for tool in normal] == [["type", "function"]] * 2
     assert normalise_tools(None) is None
+
+
+def test_tools_that_come_again_are_not_made_again() -> None:
+    memo = ToolMemo()
+
+    def tools(number: int) -> list[dict[str, Any]]:
+        return [{"type": "function", "function": {"name": f"é{number}"}}]
+
+    first = memo.normalise(tools(0))
+    assert first == normalise_tools(tools(0))
+    assert first is not None
+    assert [json.loads(tool.json) for tool in first] == first
+    assert memo.normalise(tools(0)) is first
+    for number in range(1, 65):
+        memo.normalise(tools(number))
+    assert memo.normalise(tools(0)) is not first
+    # What is very large is not kept.
+    large = [{"type": "function", "function": {"name": "f", "description": "x" * 70_000}}]
+    assert memo.normalise(large) is not memo.normalise(large)
+    with pytest.raises(Unproved):
+        memo.normalise([{"type": "function", "function": {"name": "f"}, "extra": 1}])
 
 
 @pytest.mark.parametrize(
