@@ -157,13 +157,9 @@ class Client:
 
     def freed(self, connection: Connection) -> None:
         """Keep the connection for the next request."""
-        if self._emptied is not None:
-            connection.close()
-            return
-        loop = asyncio.get_running_loop()
         self._busy.discard(connection)
         self._note_unused()
-        self._heard_at = self._used_at = loop.time()
+        self._heard_at = self._used_at = asyncio.get_running_loop().time()
         self._keep(connection)
 
     def lost(self, connection: Connection) -> None:

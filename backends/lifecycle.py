@@ -76,7 +76,7 @@ class Lifecycle:
                 continue
             if self._loop.time() - started >= self._settings.backoff_max:
                 failures = 0
-            await asyncio.sleep(self._backoff(failures))
+            await asyncio.sleep(backoff(failures, self._settings, self._rng))
             failures += 1
 
     async def keep_connected(self) -> None:
@@ -213,10 +213,6 @@ class Lifecycle:
         longest = found.models[0].max_model_len
         return wanted if longest is None else min(wanted, longest // 2)
 
-    def _backoff(self, failures: int) -> float:
-        first, longest = self._settings.backoff_first, self._settings.backoff_max
-        return min(first * 2.0 ** min(failures, 32), longest) * self._rng.uniform(0.5, 1.0)
-
     async def _pause(self, seconds: float) -> None:
         """Sleep, but wake for news from traffic."""
         try:
@@ -245,3 +241,10 @@ class Lifecycle:
         if changed != self.status:
             self.status = changed
             self._on_change(changed)
+
+
+def backoff(failures: int, settings: FleetSettings, rng: Random) -> float:
+    """Seconds until the next try after so many failures before this one, drawn so that backends
+    which were lost together do not come back together."""
+    longest = min(settings.backoff_first * 2.0 ** min(failures, 32), settings.backoff_max)
+    return longest * rng.uniform(0.5, 1.0)

@@ -105,11 +105,22 @@ class Engine:
         rendered = _encode(_rendered(document["messages"]))
         return await self._generate(rendered, given, self.chat_ids, returned_in_choice=False)
 
-    async def _completions(self, request: web.Request) -> web.Response:
-        prompt = (await request.json())["prompt"]
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        document = await request.json()
+        if document.get("stream"):
+            return await self._stream(request)
+        prompt = document["prompt"]
         given = prompt if isinstance(prompt, list) else None
         text = [] if given else _encode(prompt)
         return await self._generate(text, given, self.completion_ids, returned_in_choice=True)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """Tokens without end, also while new requests hang."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"data: x\n\n")
+            await asyncio.sleep(0.01)
 
     async def _generate(
         self, text: list[int], given: list[int] | None, ids: str, *, returned_in_choice: bool

@@ -46,8 +46,9 @@ async def test_nothing_listens() -> None:
 async def test_slow_connect_times_out() -> None:
     with deaf_port() as port:
         client = Client(BackendSpec("b1", f"http://127.0.0.1:{port}"))
-        with pytest.raises(ConnectTimeout):
-            await ask(client, Timeouts(connect=0.05))
+        async with asyncio.timeout(3):
+            with pytest.raises(ConnectTimeout):
+                await ask(client, Timeouts(connect=0.05))
         assert client.in_flight == 0
 
 
@@ -190,6 +191,57 @@ async def test_a_closed_client_opens_nothing() -> None:
         with pytest.raises(ConnectFailed, match="closed"):
             await ask(client)
         assert "busy=0 idle=0" in repr(client)
+
+
+async def test_a_connection_that_was_being_made_while_the_client_closed_is_closed() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until_gone()
+
+    async with serving(script) as served:
+        client = Client(served.spec())
+        asking = start(ask(client))
+        await until(lambda: client.in_flight > 0)
+        await client.close()
+        with pytest.raises(ConnectFailed, match="closed"):
+            await asking
+        await (await served.peer()).left()
+
+
+async def test_idleness_counts_from_the_end_of_the_last_exchange() -> None:
+    proceed = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await proceed.wait()
+        await peer.say(sized(b"x"))
+        await peer.until_gone()
+
+    async with client_of(script) as (client, served):
+        loop = asyncio.get_running_loop()
+        asking = start(ask(client))
+        await served.peer()
+        begun = loop.time()
+        await until(lambda: loop.time() > begun + 0.01)
+        during = client.idle_since
+        proceed.set()
+        await body_of(await asking)
+        after = client.idle_since
+        assert during is None
+        assert after is not None
+        assert after > begun
+
+
+async def test_renewing_replaces_what_will_not_last_for_another_half() -> None:
+    limits = ClientLimits(idle=0.4, spare=1)
+    async with client_of(answering(sized(b"x")), limits=limits) as (client, _):
+        await body_of(await ask(client))
+        loop = asyncio.get_running_loop()
+        freed = loop.time()
+        await client.renew(Timeouts())
+        assert client.connects == 1, "the young one lasts"
+        await until(lambda: loop.time() > freed + 0.22)
+        await client.renew(Timeouts())
+        assert client.connects == 2
 
 
 async def test_closing_breaks_a_stream_in_use() -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from backends.channels import prove
 from backends.errors import NotServing
@@ -84,6 +85,26 @@ async def test_a_server_that_counts_by_luck_is_caught_by_the_second_prompt() -> 
     found = await proved(Lucky())
     assert len(lengths) == 2
     assert found.chat is Channel.TEXT
+
+
+async def test_two_prompts_of_one_length_prove_nothing() -> None:
+    class Padding(Engine):
+        async def _tokenize(self, _: web.Request) -> web.Response:
+            return web.json_response({"tokens": [1, 2, 3]})
+
+    found = await proved(Padding())
+    assert (found.chat, found.completions) == (Channel.TEXT, Channel.TEXT)
+    assert "same length" in found.notes[0]
+
+
+async def test_an_answer_without_end_is_cut() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 1_048_576] * 20)
+
+    async with serving(script) as served, Probe(served.spec()) as probe:
+        with pytest.raises(NotServing, match="over 16777216 bytes"):
+            await probe.page("/metrics")
 
 
 async def test_ids_are_sent_beside_no_text_at_all() -> None:

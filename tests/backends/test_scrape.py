@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from backends.errors import ConnectFailed
 from backends.scrape import DriftWatch, read
 from backends.settings import ScrapeSettings
 from backends.types import Load, State
@@ -96,6 +97,17 @@ async def test_a_silent_restart_is_noticed_by_the_start_time_and_proved_again() 
         readings = len(watch.loads)
         await until(lambda: len(watch.loads) > readings + 2)
         assert watch.states()[-1] == "ready"
+
+
+async def test_a_restart_that_was_seen_as_a_loss_is_not_told_of_twice() -> None:
+    engine = Engine(metrics=PAGE)
+    async with engine.serving(), fleet_of(engine.spec(), settings=SCRAPING) as (fleet, watch):
+        await until(lambda: len(watch.loads) >= 2)
+        fleet.report_failure("b1", ConnectFailed("b1", "refused"))
+        engine.metrics = PAGE.replace("seconds 1.7e+09", "seconds 1.8e+09")
+        readings = len(watch.loads)
+        await until(lambda: len(watch.loads) > readings + 2)
+        assert watch.states().count("down") == 1
 
 
 async def test_a_server_that_tells_no_start_time_is_left_in_peace() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -15,10 +16,12 @@ from backends.errors import (
     FirstTokenTimeout,
     StreamBroken,
 )
-from backends.types import Channel, State, Timeouts
+from backends.lifecycle import backoff
+from backends.settings import FleetSettings
+from backends.types import BackendSpec, Channel, State, Timeouts
 from tests.backends.engine import Engine
 from tests.backends.fleets import FAST, ask, fleet_of
-from tests.backends.scripted import start, until
+from tests.backends.scripted import Collector, start, until, unused_port
 
 # Loss, seen by traffic
 
@@ -127,6 +130,23 @@ async def test_a_backend_that_fails_often_is_put_out_when_another_can_take_its_t
         await watch.until(State.READY, after=watch.seen.index(down))
 
 
+async def test_failures_are_forgiven_among_enough_successes() -> None:
+    one, two = Engine(), Engine()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(one.serving())
+        await stack.enter_async_context(two.serving())
+        fleet, watch = await stack.enter_async_context(
+            fleet_of(one.spec("b1"), two.spec("b2"), settings=TOUCHY)
+        )
+        await watch.until(State.READY, name="b1")
+        await watch.until(State.READY, name="b2")
+        for _ in range(8):
+            await ask(fleet)
+        for _ in range(4):
+            fleet.report_failure("b1", StreamBroken("b1", "reset"))
+        assert watch.states("b1")[-1] == "ready"
+
+
 async def test_the_last_backend_of_its_kind_is_never_put_out_for_failing_often() -> None:
     engine, other_class, other_model = Engine(), Engine(), Engine(models=("n",))
     async with AsyncExitStack() as stack:
@@ -189,6 +209,26 @@ async def test_losing_a_backend_that_is_being_eased_in_stops_that() -> None:
         assert all(earlier != later for earlier, later in pairwise(after))
 
 
+def test_backoff_doubles_up_to_its_bound_and_is_drawn() -> None:
+    settings = FleetSettings(backoff_first=0.5, backoff_max=30)
+    rng = Random(3)
+    for failures, longest in [(0, 0.5), (1, 1.0), (5, 16.0), (6, 30.0), (10_000, 30.0)]:
+        drawn = [backoff(failures, settings, rng) for _ in range(100)]
+        assert longest / 2 <= min(drawn) < 0.6 * longest
+        assert 0.9 * longest < max(drawn) <= longest
+
+
+async def test_a_server_that_stays_away_is_asked_less_and_less() -> None:
+    settings = replace(FAST, backoff_first=0.02, backoff_max=10)
+    dead = BackendSpec("b1", f"http://127.0.0.1:{unused_port()}")
+    loop = asyncio.get_running_loop()
+    async with fleet_of(dead, settings=settings) as (_, watch):
+        started = loop.time()
+        await until(lambda: watch.states().count("probing") > 6)
+        shortest = sum(0.02 * 2**failures / 2 for failures in range(6))
+        assert loop.time() - started >= shortest - 0.01
+
+
 # The watch of its own accord
 
 
@@ -201,6 +241,24 @@ async def test_a_backend_that_owes_answers_and_is_silent_is_checked() -> None:
         asking = start(ask(fleet))
         await watch.until(State.DOWN)
         asking.cancel()
+        engine.hanging = False
+
+
+async def test_tokens_in_traffic_count_for_more_than_a_check_that_hangs() -> None:
+    engine = Engine()
+    settings = replace(FAST, health_timeout=0.05)
+    async with engine.serving(), fleet_of(engine.spec(), settings=settings) as (fleet, watch):
+        await watch.until(State.READY)
+        stream = await fleet.client("b1").open(
+            "/v1/completions", b'{"stream": true, "prompt": ""}', timeouts=Timeouts()
+        )
+        relaying = start(stream.relay(Collector()))
+        engine.hanging = True
+        checks = len(engine.asked("/v1/chat/completions"))
+        fleet.report_failure("b1", FirstTokenTimeout("b1", "slow"))
+        await until(lambda: len(engine.asked("/v1/chat/completions")) >= checks + 4)
+        assert watch.states()[-1] == "ready"
+        relaying.cancel()
         engine.hanging = False
 
 
@@ -245,7 +303,7 @@ async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
 
 
 async def test_an_idle_backend_that_died_is_found_by_its_keep_warm_request() -> None:
-    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.05))
+    settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.05), health_strikes=1000)
     engine = Engine()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(AsyncExitStack())
