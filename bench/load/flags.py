@@ -1,0 +1,45 @@
+"""The options of `python -m bench load`: their types and what the help says of them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bench.load.arrivals import Rhythm
+from bench.load.target import Api as _Api
+
+SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
+
+
+def _option(about: str) -> Any:
+    return typer.Option(help=about)
+
+
+Url = Annotated[str, typer.Argument(help="An OpenAI-compatible server, with or without /v1.")]
+Rate = Annotated[float | None, _option("Requests per second on average (10; a trace's own).")]
+Trace = Annotated[
+    Path | None, _option("Replay this: Azure's CSV, Mooncake's JSON lines, our request log.")
+]
+Arrivals = Annotated[Rhythm, _option("How the requests are spread.")]
+Variation = Annotated[float, _option("Of gamma gaps: 1 is Poisson.")]
+Burst = Annotated[float, _option("Seconds of a burst, for on-off.")]
+Pause = Annotated[float, _option("Seconds between bursts, for on-off.")]
+Concurrency = Annotated[int | None, _option("A closed loop of so many open requests, no rate.")]
+Duration = Annotated[float | None, _option("Seconds in which requests are begun (30).")]
+Requests = Annotated[int | None, _option("At most so many requests.")]
+Prompt = Annotated[str, _option(f"Prompt tokens: {SIZES}.")]
+Output = Annotated[str, _option(f"Output tokens: {SIZES}.")]
+WarmUp = Annotated[float, _option("First seconds, reported apart.")]
+Api = Annotated[_Api, _option("Which of the two APIs is used.")]
+Stream = Annotated[bool, _option("Ask for streamed answers.")]
+IgnoreEos = Annotated[bool, _option("Ask vLLM for answers of the full length.")]
+Model = Annotated[str | None, _option("Default: the first one served.")]
+Tokenizer = Annotated[Path | None, _option("Directory or tokenizer.json; default: as served.")]
+ApiKey = Annotated[str | None, typer.Option(envvar="OPENAI_API_KEY")]
+Short = Annotated[int, _option("Longest prompt to call short.")]
+SloTtft = Annotated[float, _option("Goodput's TTFT, seconds.")]
+SloTpot = Annotated[float | None, _option("Goodput's TPOT, seconds.")]
+Timeout = Annotated[float, _option("Seconds for a request.")]
+Seed = Annotated[int, _option("The same seed, the same requests.")]
+Json = Annotated[Path | None, _option("Write results here.")]
+Csv = Annotated[Path | None, _option("Write one line per request here.")]
