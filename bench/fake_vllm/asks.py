@@ -10,6 +10,18 @@ from bench.fake_vllm.faults import Faults, Mode
 from bench.fake_vllm.options import Options
 from bench.fake_vllm.prompts import Prompts, is_text
 
+TYPES: dict[str, type] = {
+    "max_tokens": int,
+    "max_completion_tokens": int,
+    "n": int,
+    "stream": bool,
+    "stream_options": dict,
+    "kv_transfer_params": dict,
+    "chat_template_kwargs": dict,
+    "tools": list,
+}
+"""What these fields must be, where they are not null."""
+
 IDS_FIELD = "kv_transfer_params.prompt_token_ids"
 
 
@@ -41,6 +53,9 @@ class Reader:
             raise Refused(f"The body is not valid JSON: {error}") from error
         if not isinstance(body, dict):
             raise Refused("The body must be a JSON object.")
+        for name, kind in TYPES.items():
+            if body.get(name) is not None and not isinstance(body[name], kind):
+                raise Refused(f"`{name}` is not of type {kind.__name__}.", name)
         if body.get("model") not in (None, "", self._options.model):
             raise unknown_model(body["model"])
         return body
@@ -75,8 +90,7 @@ class Reader:
         return ids
 
     def _chat_prompt(self, body: dict[str, Any]) -> list[int]:
-        transfer = body.get("kv_transfer_params")
-        ids = transfer.get("prompt_token_ids") if isinstance(transfer, dict) else None
+        ids = (body.get("kv_transfer_params") or {}).get("prompt_token_ids")
         if ids is not None and not self._faults.hit(Mode.IGNORE_IDS):
             if self._faults.hit(Mode.REFUSE_IDS):
                 raise Refused("This server takes no token ids.", IDS_FIELD)

@@ -125,12 +125,14 @@ def _message(message: Any) -> dict[str, Any]:
 def _text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
+    if not isinstance(content, list):
+        raise Refused("A message's content must be a text or a list of parts.", "messages")
     parts = [part if isinstance(part, str) else _part(part) for part in content]
     return "\n".join(part for part in parts if part)
 
 
-def _part(part: dict[str, Any]) -> str:
-    kind = part.get("type")
+def _part(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, dict) else part
     if kind not in TEXT_PARTS:
         raise Refused(f"The simulated server takes text only, not {kind!r}.", "messages")
     return part.get("refusal" if kind == "refusal" else "text") or ""
@@ -143,8 +145,8 @@ def is_text(messages: Any) -> bool:
     return all(part.get("type") in TEXT_PARTS for part in parts if isinstance(part, dict))
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
+def _call(call: Any) -> dict[str, Any]:
+    function = _function(call, "tool_calls")
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         try:
@@ -154,12 +156,19 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
+def _function(entry: Any, param: str) -> dict[str, Any]:
+    function = entry.get("function") if isinstance(entry, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise Refused("A function with a name is required.", param)
+    return function
+
+
 def _tools(tools: Any) -> list[dict[str, Any]] | None:
     """As vLLM's request model dumps them: a missing description or schema appears as null."""
     if tools is None:
         return None
     known = ("name", "description", "parameters", "strict")
-    functions = [tool["function"] for tool in tools]
+    functions = [_function(tool, "tools") for tool in tools]
     return [
         {
             "type": "function",

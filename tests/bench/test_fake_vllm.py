@@ -125,6 +125,11 @@ async def test_the_ids_it_reports_are_those_that_tokenize_gives(fake: Fake):
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
         ({"messages": QUESTION, "max_tokens": 0}, "max_tokens"),
         ({"messages": ["hello"]}, "messages"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [7]}]}, "messages"),
+        ({"messages": QUESTION, "tools": [{"type": "function"}]}, "tools"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls"),
+        ({"messages": QUESTION, "max_tokens": "many"}, "max_tokens"),
         ({"messages": QUESTION, "continue_final_message": True}, "messages"),
         (
             {"messages": [], "kv_transfer_params": {"prompt_token_ids": [1, -1]}},
