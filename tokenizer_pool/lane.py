@@ -191,7 +191,9 @@ class Lane:
         cache = CacheReport(**meaning.pop("cache"))
         self._cache += cache - slot.cache
         slot.cache = cache
-        if meaning.pop("peak_memory") > self._settings.worker_memory and not slot.renewing:
+        assert slot.worker is not None
+        grown = meaning.pop("peak_memory") - slot.worker.loaded_memory
+        if grown > self._settings.worker_memory and not slot.renewing:
             slot.renewing = True
             task = self._spawn(f"tokenizer-{self._name}-renew", self._recycle(slot))
             self._tasks.add(task)

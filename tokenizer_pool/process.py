@@ -23,7 +23,10 @@ Catalog = Mapping[str, Path | None]
 
 
 class WorkerProcess:
-    """A running `tokenizer_pool.worker`, with the models of a catalog loaded."""
+    """A running `tokenizer_pool.worker`, with the models of a catalog loaded.
+
+    `loaded_memory` is its peak memory in bytes after that.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class WorkerProcess:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self.loaded_memory = 0
 
     @property
     def pid(self) -> int:
@@ -77,7 +81,8 @@ class WorkerProcess:
                     "path": None if path is None else str(path),
                     "cache_bytes": cache_bytes,
                 }
-                await worker.call([orjson.dumps(order)], limit=_LOAD_TIMEOUT)
+                (head,) = await worker.call([orjson.dumps(order)], limit=_LOAD_TIMEOUT)
+                worker.loaded_memory = orjson.loads(head)["peak_memory"]
         except BaseException:
             await worker.kill()
             raise

@@ -20,9 +20,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizer_pool.content import wants_parts
 from tokenizer_pool.tools import Tool, plain_json
 
-# Instructions that one render may take in the fast engine. A chat of 100 turns needs some ten
-# thousand; an argument that makes a template loop for ever is stopped after a few 10 ms.
-_FUEL: Final = 5_000_000
+# Instructions that one render may take in the fast engine. Qwen3's template needs 64 for each
+# message; one that an argument makes loop for ever is stopped after some 30 ms.
+_FUEL: Final = 1_000_000
 _NAME: Final = "chat"
 _CONTINUE: Final = "CONTINUE_FINAL_MESSAGE_TAG "
 

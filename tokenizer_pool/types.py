@@ -29,7 +29,8 @@ class PoolSettings:
     bodies over `inline_max_bytes`, and one more lane of `short_workers` for smaller ones, started
     only when a model needs it. A lane holds at most `queue_limit` waiting bodies and
     `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed; one
-    whose peak memory passed `worker_memory` is replaced when its work is done.
+    whose peak memory grew by more than `worker_memory` since its models were loaded is replaced
+    when its work is done.
     `segment_cache_bytes` bounds, per process and model, the memory of text segments that were
     encoded before, for all tenants together; 0 switches it off (docs/adr/preparing-bodies.md).
     """
@@ -41,7 +42,7 @@ class PoolSettings:
     queue_limit: int = 256
     queue_bytes: int = 256 * 1024 * 1024
     job_timeout: float = 20.0
-    worker_memory: int = 2 * 1024**3
+    worker_memory: int = 1024**3
     extract_timeout: float = 300.0
     segment_cache_bytes: int = 32 * 1024 * 1024
 

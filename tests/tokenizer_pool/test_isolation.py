@@ -73,9 +73,12 @@ async def test_a_lane_is_bounded_in_bytes_too(make_pool: MakePool) -> None:
 
 
 async def test_a_worker_that_grew_too_large_is_replaced(make_pool: MakePool) -> None:
-    pool = await make_pool(worker_memory=1)
+    pool = await make_pool(worker_memory=8 << 20)
     before = pool.worker_pids()
-    await pool.prepare(Kind.CHAT, LONG)
+    for _ in range(20):
+        await pool.prepare(Kind.CHAT, LONG)
+    assert pool.worker_pids() == before
+    await pool.prepare(Kind.CHAT, chat("turbine " * 1_000_000))
     await until(lambda: pool.worker_pids() != before)
     assert (await pool.prepare(Kind.CHAT, LONG)).exact
 
