@@ -28,7 +28,8 @@ class Options:
     keep_alive: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.max_model_len > self.engine.kv_tokens:
+        blocks = self.engine.kv_tokens // self.engine.block_tokens
+        if self.max_model_len > blocks * self.engine.block_tokens:
             raise ValueError(
                 f"max_model_len {self.max_model_len} does not fit the KV cache of "
                 f"{self.engine.kv_tokens} tokens"
