@@ -18,18 +18,18 @@ from scheduler.turn import Turn
 
 # Waking earlier than this after a decision would find nothing changed but rounding.
 _TICK = 0.001
+_ROUNDING = 1e-6
 _NOBODY: frozenset[str] = frozenset()
 
 
 class Dispatcher:
     """Moves tickets from the queues to the backends."""
 
-    __slots__ = ("_books", "_claimed", "_retry_at", "_waits_for")
+    __slots__ = ("_books", "_claimed", "_retry_at")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._claimed: Member | None = None
-        self._waits_for: Member | None = None
         self._retry_at = inf
 
     @property
@@ -43,24 +43,29 @@ class Dispatcher:
         return at
 
     def pump(self, turn: Turn) -> None:
-        """Dispatch every ticket that may go now; classes in the order of their oldest rank.
-
-        A class that is ahead by age but waits for a busy backend claims it, so that smaller
-        classes cannot keep that backend busy for ever.
-        """
-        self._claimed = None
+        """Dispatch every ticket that may go now; classes in the order of their oldest rank."""
         ready = [pool for pool in self._books.pools if _may_go(pool, turn.now)]
         while ready:
             pool = min(ready, key=_rank) if len(ready) > 1 else ready[0]
-            if not self._serve_one(pool, turn):
+            self._claimed = self._claim_against(pool)
+            if not self._serve_one(pool, turn) or not _may_go(pool, turn.now):
                 ready.remove(pool)
-                self._claimed = self._claimed or self._waits_for
-            elif not _may_go(pool, turn.now):
-                ready.remove(pool)
+
+    def _claim_against(self, pool: Pool) -> Member | None:
+        """The backend that a larger class, ahead by age, waits for until it is less busy.
+
+        Without the claim, smaller classes could keep that backend busy for ever.
+        """
+        for other in self._books.pools:
+            if other.waits_for is None or other is pool or not len(other.queue):
+                continue
+            if not other.smallest and _rank(other) < _rank(pool):
+                return other.waits_for
+        return None
 
     def _serve_one(self, pool: Pool, turn: Turn) -> bool:
         """Dispatch the class's ticket whose turn it is, if any may go."""
-        self._waits_for, self._retry_at = None, inf
+        pool.waits_for, self._retry_at = None, inf
         for head in pool.queue.turns():
             cached = self._books.prefixes.cached_tokens(head.queued.ticket, turn.now)
             members = self._with_slot(pool, head, cached)
@@ -101,12 +106,12 @@ class Dispatcher:
         shared = self._openings(head, now)
         for offer in choice:
             delay = admission.delay(offer, pool, head.queued, shared)
-            if delay <= 0.0:
+            if delay <= _ROUNDING:
                 return offer
             self._retry_at = min(self._retry_at, now + max(delay, _TICK))
-            if admission.busy(offer):
+            if admission.busy(offer) or len(shared.members) == 1:
                 # It is the best even after its wait: no other that is free now is better.
-                self._waits_for = offer.member
+                pool.waits_for = offer.member
                 break
         return None
 

@@ -1,8 +1,7 @@
 """One backend's ledger: what is in flight there, and how long its prefill backlog will take.
 
 An engine prefills in the order of arrival and a gateway cannot pre-empt it. So a backend is
-seen as a serial server of prompt tokens: its wait is the backlog's predicted time less the
-time already spent on it.
+seen as a serial server of prompt tokens, with a predicted time at which it will be through.
 """
 
 from dataclasses import dataclass
@@ -47,6 +46,7 @@ class Member:
 
     __slots__ = (
         "_busy_since",
+        "_free_at",
         "_prefilling",
         "backend",
         "blocking",
@@ -73,6 +73,7 @@ class Member:
         self.removed = False
         self._prefilling: dict[str, int] = {}
         self._busy_since = 0.0
+        self._free_at = 0.0
 
     def update(self, backend: Backend, limits: BurstSpec) -> None:
         """The backend differs from before; what it has in flight stays."""
@@ -106,13 +107,17 @@ class Member:
         if 0 < tokens <= chunk:
             # It joins the next step beside one chunk of each long prompt.
             return self.near_backlog * cost.per_token
-        whole = cost.seconds(self.prefill_backlog)
-        return max(whole - (now - self._busy_since), _DOUBT * whole)
+        return max(self._free_at - now, _DOUBT * cost.seconds(self.prefill_backlog))
 
     def open(self, flight: Flight) -> None:
         ticket_id, name = flight.ticket.id, flight.service_class
-        if not self._prefilling:
-            self._busy_since = flight.dispatched
+        now = flight.dispatched
+        if self._prefilling:
+            begins = max(self._free_at, now + _DOUBT * self.cost.seconds(self.prefill_backlog))
+            self._free_at = begins + flight.tokens * self.cost.per_token
+        else:
+            self._busy_since = now
+            self._free_at = now + self.cost.seconds(flight.tokens)
         self.flights[ticket_id] = flight
         self.by_class[name] = self.by_class.get(name, 0) + 1
         self._prefilling[ticket_id] = flight.tokens
@@ -126,18 +131,19 @@ class Member:
             return
         if self._heads(flight):
             self.cost.add(flight.tokens, now - self._busy_since, now)
-            self._busy_since = now
+            self._behind_head(flight, now)
         else:
             # It overtook the head: the time it took was not spent on the head.
             spent = flight.tokens * self.cost.per_token
             self._busy_since = min(now, self._busy_since + spent)
-        self._prefilled(flight)
+            self._prefilled(flight)
 
     def close(self, flight: Flight, now: float) -> None:
         """The flight is over, with or without a first token."""
-        if flight.prefilling:
-            if self._heads(flight):
-                self._busy_since = now
+        if flight.prefilling and self._heads(flight):
+            self._behind_head(flight, now)
+        elif flight.prefilling:
+            self._free_at -= flight.tokens * self.cost.per_token
             self._prefilled(flight)
         del self.flights[flight.ticket.id]
         name = flight.service_class
@@ -147,6 +153,12 @@ class Member:
 
     def _heads(self, flight: Flight) -> bool:
         return next(iter(self._prefilling)) == flight.ticket.id
+
+    def _behind_head(self, flight: Flight, now: float) -> None:
+        """The backend is through with its first prompt and begins with the next."""
+        self._prefilled(flight)
+        self._busy_since = now
+        self._free_at = now + self.cost.seconds(self.prefill_backlog)
 
     def _prefilled(self, flight: Flight) -> None:
         flight.prefilling = False

@@ -32,6 +32,8 @@ class Pool:
     last_served: float = -inf
     asleep_until: float = -inf
     """Asking before this would find nothing changed: no slot free, no backlog shorter."""
+    waits_for: Member | None = None
+    """The busy backend that its next ticket will go to."""
 
     @property
     def name(self) -> str:

@@ -81,11 +81,11 @@ def _prefixes() -> Simulation:
 
 
 GOLDEN = {
-    _head_of_line: "923e6f2edfe70ce7",
-    _one_engine: "87fe99f8b2394070",
-    _wave: "064b872991836416",
-    _tenants: "dbf7cf68402e054d",
-    _prefixes: "2ddca8370f5d3be6",
+    _head_of_line: "3c5a5225ecb6e5f4",
+    _one_engine: "16ee40ebb7b1f1b3",
+    _wave: "f26ef611fb5404d4",
+    _tenants: "3c2f980df593031b",
+    _prefixes: "6a9f2a47df9c0b4b",
 }
 
 

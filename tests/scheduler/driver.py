@@ -88,6 +88,7 @@ class World:
         for command in commands:
             self._obey(command)
         self._check_time()
+        self._check_waiting()
 
     def arrive(self, tokens: int, tenant: str, priority: int, **fields: object) -> None:
         name = f"t{len(self.tickets)}"
@@ -143,13 +144,16 @@ class World:
     def finish_everything(self) -> None:
         """Bring the world to its end: nothing may be left over, and each ticket has one fate."""
         self.drain()
+        self.arrive(10, "too late", 0)
         for name in tuple(self.flying):
             self.end(name, Finished)
+        self.pass_time(60.0)
         assert not self.waiting, "draining must empty the queue"
         assert self.over.keys() == self.tickets.keys(), "a ticket has no outcome"
         views = self.scheduler.snapshot()
         assert all(v.queued == v.in_flight == v.queued_tokens == 0 for v in views.pools)
         assert all(v.in_flight == v.prefill_backlog == 0 for v in views.backends)
+        assert all(v.limit_effective == v.limit_configured for v in views.pools)
 
     def replay(self) -> None:
         """A fresh scheduler must answer the same story with the same commands."""
@@ -202,9 +206,11 @@ class World:
         self._check_class_limit(command)
 
     def _check_class_limit(self, command: Dispatch) -> None:
+        tokens = self.tickets[command.ticket_id].prompt_tokens
+        bounds = {s.name: s.max_prompt_tokens or 1e9 for s in self.settings.classes}
+        fitting = [name for name, bound in bounds.items() if tokens <= bound]
+        assert command.service_class == min(fitting, key=bounds.__getitem__)
         spec = next(s for s in self.settings.classes if s.name == command.service_class)
-        bound = spec.max_prompt_tokens
-        assert bound is None or self.tickets[command.ticket_id].prompt_tokens <= bound
         mine = sum(f.service_class == spec.name for f in self.flying.values())
         assert spec.limit is None or mine <= spec.limit, "a class limit is exceeded"
 
@@ -217,6 +223,16 @@ class World:
             and ticket.model in b.models
             and b.name not in ticket.avoid
         ]
+
+    def _check_waiting(self) -> None:
+        """Nobody waits for a model that nothing alive serves, nor for a world that is idle."""
+        for name in self.waiting:
+            model = self.tickets[name].model
+            alive = [b for b in self.backends.values() if model in b.models or not b.models]
+            states = {b.state for b in alive}
+            assert states & {BackendState.READY, BackendState.WARMING}, f"{name} waits in vain"
+            ready = [b for b in alive if b.state is BackendState.READY and b.weight > 0]
+            assert self.flying or not [b for b in ready if b.models], f"{name} is forgotten"
 
     def _check_time(self) -> None:
         """Nobody waits past a deadline, and somebody will be woken for the next one."""

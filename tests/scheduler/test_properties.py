@@ -40,7 +40,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.change_backend(ready)
 
     @rule(
-        tokens=st.sampled_from([1, 40, 100, 501, 2049, 30_000]),
+        tokens=st.sampled_from([1, 40, 50, 100, 500, 501, 2049, 30_000]),
         tenant=st.sampled_from(["", "x", "y"]),
         priority=st.integers(-1, 1),
         model=st.sampled_from(["m", "m", "m", "n", "unknown"]),
@@ -100,10 +100,10 @@ def walk(seed: int, steps: int) -> World:
     random, world = Random(seed), World()
     world.change_backend(Backend("a", BackendState.READY, frozenset(MODELS), limit=2))
     for _ in range(steps):
-        match random.choices(range(6), (40, 30, 10, 12, 5, 2))[0]:
+        match random.choices(range(7), (40, 30, 10, 12, 5, 2, 3))[0]:
             case 0:
                 world.arrive(
-                    random.choice([1, 40, 100, 501, 2049, 30_000]),
+                    random.choice([1, 40, 50, 100, 500, 501, 2049, 30_000]),
                     random.choice(["", "x", "y"]),
                     random.randint(-1, 1),
                     model=random.choice(["m", "m", "n", "unknown"]),
@@ -114,6 +114,8 @@ def walk(seed: int, steps: int) -> World:
                     random.choice(tuple(world.flying)),
                     random.choice([Finished, Failed, Abandoned]),
                 )
+            case 6 if world.waiting:
+                world.end(random.choice(tuple(world.waiting)), Abandoned)
             case 2 if world.tickets:
                 world.first_token(random.choice(tuple(world.tickets)))
             case 3:
@@ -126,6 +128,7 @@ def walk(seed: int, steps: int) -> World:
                         frozenset(MODELS),
                         random.choice(CLASS_SETS),
                         limit=random.randint(1, 6),
+                        weight=random.choice([0.0, 1.0, 1.0, 2.0]),
                     )
                 )
             case 5 if len(world.backends) > 1:
