@@ -124,9 +124,7 @@ class Dispatcher:
 
 
 def _may_go(pool: Pool, now: float) -> bool:
-    return (
-        len(pool.queue) > 0 and pool.asleep_until <= now and pool.in_flight < pool.limit.effective
-    )
+    return len(pool.queue) > 0 and pool.asleep_until <= now and not pool.at_limit
 
 
 def _rank(pool: Pool) -> float:
