@@ -71,7 +71,7 @@ class FleetSettings:
     health_timeout: float = 30.0
     health_strikes: int = 2
     backoff_first: float = 0.5
-    backoff_max: float = 30.0
+    backoff_max: float = 5.0
     ramp: float = 10.0
     ramp_steps: int = 4
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
