@@ -25,7 +25,7 @@ from tokenizer_pool.eligibility import (
 from tokenizer_pool.engines import EncodeEngine, ReferenceEncoder, ids_json
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.messages import estimate
-from tokenizer_pool.prefix import prefix_hashes
+from tokenizer_pool.prefix import prefix_hashes, prefix_hashes_of
 from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateRefused
 from tokenizer_pool.types import Kind, TokenizedPrompt, TokenList
@@ -158,7 +158,8 @@ class Model:
         verdict = self.completion_barrier or completion_verdict(values)
         if _is_ids(prompt):
             # The client's own ids stay as they are, in either channel.
-            return _Prompt(len(prompt), requests.dump_ids(prompt), verdict)
+            dumped = requests.dump_ids(prompt)
+            return _Prompt(len(prompt), dumped, verdict, prefix_hashes_of(prompt))
         if prompt is None and values.get("prompt_embeds") is not None:
             return _Prompt(1, b"", verdict)
         special = bool(values.get("add_special_tokens", True))

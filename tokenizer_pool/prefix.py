@@ -8,11 +8,14 @@ and nothing else). Which backend has what is not known here.
 from typing import Final
 from zlib import crc32
 
+import numpy
+
 from tokenizer_pool.engines import Ids
 
 BLOCK: Final = 256
 MAX_BLOCKS: Final = 32
 _BYTES: Final = 4 * BLOCK
+_MAX_ID: Final = 2**32 - 1
 
 
 def prefix_hashes(ids: Ids) -> tuple[int, ...]:
@@ -30,3 +33,10 @@ def prefix_hashes(ids: Ids) -> tuple[int, ...]:
         value = crc32(data[start : start + _BYTES], value)
         hashes.append(value)
     return tuple(hashes)
+
+
+def prefix_hashes_of(ids: list[int]) -> tuple[int, ...]:
+    """The same for a client's own ids; none when one of them is no token of any vocabulary."""
+    if max(ids, default=0) > _MAX_ID:
+        return ()
+    return prefix_hashes(numpy.array(ids, dtype=numpy.uint32))

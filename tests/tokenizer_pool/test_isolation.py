@@ -42,6 +42,7 @@ async def test_a_request_that_hangs_every_worker_fails_alone(
 
 async def test_a_full_lane_refuses_before_any_work(make_pool: MakePool) -> None:
     pool = await make_pool(queue_limit=2, job_timeout=60)
+    before = pool.report().lanes[0].done
     (pid,) = pool.worker_pids()
     os.kill(pid, signal.SIGSTOP)
     waiting: list[asyncio.Task[Any]] = []
@@ -64,6 +65,8 @@ async def test_a_full_lane_refuses_before_any_work(make_pool: MakePool) -> None:
         os.kill(pid, signal.SIGCONT)
     assert [task.cancelled() for task in waiting] == [False, True, False]
     assert pool.report().lanes[0].queued_bytes == 0
+    # Nothing was done for the client that left.
+    assert pool.report().lanes[0].done == before + 2
 
 
 async def test_a_lane_is_bounded_in_bytes_too(make_pool: MakePool) -> None:

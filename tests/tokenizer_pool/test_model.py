@@ -1,6 +1,7 @@
 """Which requests travel as ids, which as text and why, and that both count alike."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from tests.tokenizer_pool.conftest import EMBEDDED
 from tests.tokenizer_pool.test_messages import JSON, MESSAGES
 from tokenizer_pool import requests
 from tokenizer_pool.artifact import load_model
-from tokenizer_pool.chat import NeedsReference
+from tokenizer_pool.chat import Chat, ChatTemplate, NeedsReference
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
+from tokenizer_pool.templates import FastTemplate
 from tokenizer_pool.types import Kind, TokenizedPrompt
 
 USER = {"role": "user", "content": "What's 2+2? 今天 👩‍🚀"}
@@ -152,6 +154,11 @@ def test_prompts_share_the_hashes_of_their_common_beginning(model: Model) -> Non
     length = len(sent_ids(completion(model, common)))
     assert shared == length // 256 > 2
     assert one.prefix[shared:] != two.prefix[shared:]
+    # A block's hash says what stands before it, too.
+    ids = sent_ids(completion(model, common))[:512]
+    assert completion(model, ids).prefix == one.prefix[:2]
+    assert set(completion(model, [ids[0] + 1, *ids[1:]]).prefix).isdisjoint(one.prefix)
+    assert completion(model, [2**40] * 512).prefix == ()
     assert len(set(one.prefix)) == len(one.prefix)
     assert completion(model, "short").prefix == ()
 
@@ -215,6 +222,41 @@ def test_prompts_that_are_none_are_refused(model: Model, prompt: Any) -> None:
 def test_chats_that_vllm_refuses_are_refused(model: Model, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         chat(model, **fields)
+
+
+def test_a_model_that_numbers_its_tool_calls_needs_to_see_the_history(model: Model) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = [USER, {"role": "assistant", "content": "", "tool_calls": [call]}, USER]
+    counting = replace(model, counts_tool_calls=True)
+    assert chat(model, messages=asked, tools=[TOOL]).ineligible is None
+    ineligible = chat(counting, messages=asked, tools=[TOOL])
+    assert ineligible.ineligible == "the model's tool call ids count the history"
+    assert ineligible.exact
+    assert chat(counting, messages=asked).ineligible is None
+    assert chat(counting, tools=[TOOL]).ineligible is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "prompt"),
+    [
+        ({}, "  "),
+        ({"reasoning_effort": "high"}, "high True "),
+        ({"reasoning_effort": "none"}, "none False "),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
+            "low False ",
+        ),
+        ({"chat_template_kwargs": {"enable_thinking": None, "reasoning_effort": "auto"}}, "  "),
+        ({"chat_template_kwargs": {"bos_token": "mine"}}, "  mine"),
+    ],
+)
+def test_a_templates_arguments_are_composed_as_vllm_does(
+    fields: dict[str, Any], prompt: str
+) -> None:
+    source = "{{ reasoning_effort }} {{ enable_thinking }} {{ bos_token }}"
+    template = ChatTemplate(FastTemplate(source), True, None, False, False)
+    document = requests.Document({"messages": [USER], **fields})
+    assert Chat(template, template, {"bos_token": ""}).prompt(document) == prompt
 
 
 def test_trusted_transfer_parameters_leave_no_room_for_ids(model: Model) -> None:
