@@ -2,7 +2,7 @@
 
 A gateway cannot pre-empt a prefill, so the decision to start a long one is the only moment to
 protect the short prompts that will come while it runs. `HoldSpec` states the rule, and
-docs/adr/0005-hold-long-prompts.md says why it is this one.
+docs/adr/hold-long-prompts.md says why it is this one.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ from scheduler.queues import Queued
 
 # A scrape older than this says nothing about the KV cache any more.
 _LOAD_VALID = 10.0
+# Before this many seconds of traffic nobody knows how many short prompts come: expect them.
+_NEWS = 10.0
 
 
 class Offer(NamedTuple):
@@ -34,18 +36,21 @@ class Offer(NamedTuple):
 class Admission:
     """The rule of the current settings, and what it has learned of the larger classes' load."""
 
-    __slots__ = ("_hold", "_kv_limit", "_load")
+    __slots__ = ("_hold", "_kv_limit", "_load", "_shorts")
 
     def __init__(self, settings: Settings, before: "Admission | None" = None) -> None:
         self._hold = settings.hold
         self._kv_limit = 1.0 - settings.kv_reserve
         self._load: dict[str, Meter] = {} if before is None else before._load
+        self._shorts: dict[str, Meter] = {} if before is None else before._shorts
 
     def arrived(self, queued: Queued, pool: Pool, now: float) -> None:
-        """Count the work of a larger class, per model (the fleet's models bound the meters)."""
-        if not pool.smallest:
-            meter = self._load.setdefault(queued.ticket.model, Meter())
-            meter.add(queued.ticket.prompt_tokens, now)
+        """Count what comes, per model (the fleet's models bound the meters)."""
+        model = queued.ticket.model
+        if pool.smallest:
+            self._shorts.setdefault(model, Meter()).add(1.0, now)
+        else:
+            self._load.setdefault(model, Meter()).add(queued.ticket.prompt_tokens, now)
 
     def delay(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
         """Seconds until the offer may be taken if nothing else happens: 0.0 is now."""
@@ -81,12 +86,21 @@ class Admission:
         unserved = now - max(queued.arrived, pool.last_served)
         if opening <= hold.tolerance or unserved >= 2.0 * patience:
             return 0.0
+        if not self._shorts_expected(queued.ticket.model, own, now):
+            return 0.0
         until_open = opening - hold.tolerance
         age = now - queued.arrived
         if age < patience and self._others_suffice(queued.ticket.model, shared):
             return min(until_open, patience - age)
         spread = own / len(shared.members)
         return min(max(opening - spread, 0.0), until_open, 2.0 * patience - unserved)
+
+    def _shorts_expected(self, model: str, seconds: float, now: float) -> bool:
+        """Whether a short prompt is likely to come in this time."""
+        load, shorts = self._load.get(model), self._shorts.get(model)
+        if load is None or load.seen < _NEWS:
+            return True
+        return shorts is not None and shorts.rate(now) * seconds >= self._hold.expected
 
     def _others_suffice(self, model: str, shared: "Openings") -> bool:
         """Whether all shared backends but one can carry the larger classes' load."""

@@ -75,6 +75,11 @@ class Meter:
         self._age(now)
         self._amount += amount
 
+    @property
+    def seen(self) -> float:
+        """For how long it has been counting, in seconds, at most its memory."""
+        return self._time
+
     def rate(self, now: float) -> float:
         """Units per second; 0.0 until a second has been seen."""
         self._age(now)

@@ -64,6 +64,7 @@ class HoldSpec:
     one, openings spread evenly over the time that the prompt takes, for tickets that have
     waited `patience` times their own prefill, and for all of them while the larger classes'
     load exceeds `fill` of what all backends but one can do.
+    Nothing is held unless `expected` short prompts or more are likely to come while it runs.
     And it yields to age alone when the class has had no backend for twice that time.
     `ahead` is how soon, in seconds, a backend's blocking prompt must be over for it to be sent
     more of a larger class: it hides the network. A backend without one is sent more while its
@@ -74,6 +75,7 @@ class HoldSpec:
     tolerance: float = 0.03
     patience: float = 2.8
     fill: float = 0.9
+    expected: float = 1.0
     ahead: float = 0.02
 
 

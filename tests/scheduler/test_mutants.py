@@ -68,10 +68,9 @@ MUTANTS = {
 }
 
 PROBE = """
-import sys
 from tests.scheduler.test_properties import walk
-for seed in range(4):
-    walk(seed, 700).replay()
+for seed in range(3):
+    walk(seed, 400)
 """
 
 

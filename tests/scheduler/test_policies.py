@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.estimate import Meter, PrefillCost
 from scheduler.events import (
+    Abandoned,
     Arrived,
     BackendChanged,
     BackendRemoved,
@@ -79,9 +80,22 @@ def test_a_load_that_one_backend_cannot_carry_is_spread_without_patience() -> No
         play.arrive(n, f"l{n}", 8000)
         play(n + 0.8, FirstToken(f"l{n}"))
         play(n + 0.8, Finished(f"l{n}"))
+        for s in range(3):
+            play.arrive(n + 0.9, f"s{n}.{s}", 1)
+            play(n + 0.9, Abandoned(f"s{n}.{s}"))
     assert play.arrive(20.0, "first", 8000) == "a"
     assert play.arrive(20.0, "second", 8000) is None
     assert play.s.next_wakeup() == pytest.approx(20.4, abs=0.01)
+
+
+def test_nothing_is_held_for_short_prompts_that_do_not_come() -> None:
+    play = Playbook(_QUIET, backend("a"), backend("b"))
+    for n in range(20):
+        play.arrive(n, f"l{n}", 8000)
+        play(n + 0.8, FirstToken(f"l{n}"))
+        play(n + 0.8, Finished(f"l{n}"))
+    assert play.arrive(20.0, "first", 8000) == "a"
+    assert play.arrive(20.0, "second", 8000) == "b"
 
 
 def test_a_single_backend_takes_long_prompts_at_once() -> None:
