@@ -59,6 +59,3 @@ class PrefixMap:
             holders.pop(backend, None)
         for session in [s for s, (name, _) in self._sessions.items() if name == backend]:
             del self._sessions[session]
-
-    def __len__(self) -> int:
-        return len(self._holders) + len(self._sessions)

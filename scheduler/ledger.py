@@ -126,9 +126,7 @@ class Member:
         self.blocking += flight.blocking
 
     def first_token(self, flight: Flight, now: float) -> None:
-        """The flight's prompt is prefilled; learn from how long that took."""
-        if not flight.prefilling:
-            return
+        """The flight, until now in its prefill, is through; learn from how long that took."""
         if self._heads(flight):
             self.cost.add(flight.tokens, now - self._busy_since, now)
             self._behind_head(flight, now)

@@ -95,10 +95,10 @@ class Pools:
             pool.bursty += step * (flight.prefilling and self.bursty(flight.ticket))
 
     def first_token(self, flight: Flight) -> None:
-        """A flight is about to leave its prefill."""
+        """A flight that is in its prefill leaves it."""
         pool = self._by_name.get(flight.service_class)
         if pool is not None:
-            pool.bursty -= flight.prefilling and self.bursty(flight.ticket)
+            pool.bursty -= self.bursty(flight.ticket)
 
     def bursty(self, ticket: Ticket) -> bool:
         return ticket.prompt_tokens > self._burst.prompt_tokens

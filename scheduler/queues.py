@@ -117,9 +117,6 @@ class ClassQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, ticket_id: str) -> bool:
-        return ticket_id in self._entries
-
     def __iter__(self) -> Iterator[Queued]:
         return iter(self._entries.values())
 

@@ -355,6 +355,34 @@ def test_a_prefix_is_forgotten_with_its_backend_with_time_and_with_space() -> No
     assert [second(restart), second(crowd), second(nothing, at=15.0)] == ["a", "a", "a"]
 
 
+def test_a_restarted_backend_keeps_no_sessions() -> None:
+    settings = replace(ONE_CLASS, affinity=AffinitySpec(session=True))
+    play = Playbook(settings, backend("a"), backend("b"))
+    for name in ("t1", "t2"):
+        assert play.arrive(0.0, name, 300, session=name, avoid=frozenset({"a"})) == "b"
+        play(0.1, FirstToken(name))
+        play(0.1, Finished(name))
+    play(1.0, BackendChanged(backend("b", BackendState.DOWN)))
+    play(1.0, BackendChanged(backend("b")))
+    assert play.arrive(2.0, "t3", 300, session="t1") == "a"
+
+
+def test_a_tenants_weight_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="weight"):
+        replace(ONE_CLASS, tenants=(TenantSpec("t", 0.0),))
+
+
+def test_new_affinity_settings_start_from_an_empty_map() -> None:
+    spec = AffinitySpec(session=True)
+    play = Playbook(replace(ONE_CLASS, affinity=spec), backend("a"), backend("b"))
+    assert play.arrive(0.0, "t1", 300, session="s", avoid=frozenset({"a"})) == "b"
+    play(0.1, FirstToken("t1"))
+    play(0.1, Finished("t1"))
+    newer = replace(spec, memory=9.0)
+    play(1.0, SettingsChanged(replace(ONE_CLASS, affinity=newer)))
+    assert play.arrive(2.0, "t2", 300, session="s") == "a"
+
+
 def test_a_session_stays_where_it_was() -> None:
     settings = replace(ONE_CLASS, affinity=AffinitySpec(session=True, blocks=1))
     play = Playbook(settings, backend("a"), backend("b"))
