@@ -41,7 +41,7 @@ class Worker:
         except InvalidRequest as error:
             meaning = {"invalid": error.message, "param": error.param, "code": error.code}
             payload = []
-        meaning["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        meaning["peak_memory"] = _peak_memory()
         meaning["cache"] = self._cache_report()
         return [orjson.dumps(meaning), *payload]
 
@@ -109,6 +109,12 @@ def _keep_only(descriptor: int) -> None:
     """Close what came along from the parent: not every event loop closes it when it forks."""
     os.closerange(sys.stderr.fileno() + 1, descriptor)
     os.closerange(descriptor + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _peak_memory() -> int:
+    """Bytes. Not getrusage: its maximum counts what the parent had when it started us."""
+    status = Path("/proc/self/status").read_bytes()
+    return int(status.split(b"VmHWM:", 1)[1].split(maxsplit=1)[0]) * 1024
 
 
 def settle_memory() -> None:
