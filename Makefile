@@ -32,7 +32,7 @@ test: venv  ## The fast suite: no GPU, no vLLM
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-vllm: venv  ## The suite against a real vLLM on the CPU (builds its environment once)
-	$(BIN)/python -m pytest tests/real_vllm -m real_vllm $(ARGS)
+	$(BIN)/python -m pytest tests/real_vllm tests/tokenizer_pool/test_vllm_parity.py -m real_vllm $(ARGS)
 
 check: venv  ## Linters, types, import contracts, lengths; no network
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ from gateway.settings import (
 from gateway.status import Status
 from gateway.tasks import Tasks
 from gateway.tokenization import Tokenization
+from gateway.watchdog import Watchdog
 from scheduler.events import Decided, LoadSeen, SettingsChanged
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import PoolSettings
@@ -67,6 +68,7 @@ class App:
             catalogue=self.catalogue,
             retries=RetryBudget(config.retry_share),
             timeouts=stream_timeouts(config),
+            watchdog=Watchdog(self.catalogue.distrust, self.metrics.parity_differs),
             observe=self._observe,
             retried=self.metrics.retries.inc,
             expose_timings=config.expose_timings,
@@ -84,7 +86,7 @@ class App:
         routes = Routes(Handlers(parts), tokenization, self.status, self.metrics)
         self.server = HttpServer(routes, http_limits(config), self.tasks.spawn)
         self.metrics.registry.register(
-            StateCollector(self.driver.snapshot, self.fleet, lambda: self.control.up)
+            StateCollector(self.driver.snapshot, self.fleet, self.pool, lambda: self.control.up)
         )
 
     async def start(self) -> int:
@@ -158,4 +160,8 @@ def _fleet_settings(config: Config) -> FleetSettings:
 
 def _pool_settings(config: Config) -> PoolSettings:
     cache = config.tokenizer.cache_dir or default_cache_dir()
-    return PoolSettings(cache_dir=cache / "tokenizers", workers=config.tokenizer.workers)
+    return PoolSettings(
+        cache_dir=cache / "tokenizers",
+        workers=config.tokenizer.workers,
+        segment_cache_bytes=config.tokenizer.segment_cache,
+    )

@@ -93,6 +93,12 @@ class Catalogue:
         for entry in self._entries.values():
             self._announce(entry)
 
+    def distrust(self, backend: str, model: str, reason: str) -> None:
+        """Send a backend's prompts for a model as text until the backend is proved again."""
+        log.error("backend %s, model %s: text from now on: %s", backend, model, reason)
+        standing = Standing(Channel.TEXT, Channel.TEXT, reason)
+        self._entries[backend].standings[model] = standing
+
     # what a request asks
 
     def context_length(self, model: str) -> int | None:
@@ -174,7 +180,9 @@ class Catalogue:
                 self._known.add(model.name)
                 source = TokenizerSource(model.name, self._location(model))
                 try:
-                    await self._pool.add_model(source)
+                    report = await self._pool.add_model(source)
+                    engines = report.encode_engine, report.template_engine
+                    log.info("%s: %s, %s: %s", model.name, *engines, "; ".join(report.notes))
                 except TokenizerUnavailable as error:
                     log.warning(
                         "no tokenizer for %s, its prompts go as text: %s", model.name, error

@@ -76,6 +76,7 @@ class TokenizerConfig(Schema):
 
     sources: Mapping[str, str] = {}
     workers: Annotated[int, Field(ge=1, le=64)] = 1
+    segment_cache: Annotated[int, Field(ge=0, le=1 << 32)] = 32 << 20
     cache_dir: Path | None = None
 
 

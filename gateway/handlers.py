@@ -27,6 +27,7 @@ from gateway.record import RequestRecord
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
 from gateway.story import Story
+from gateway.watchdog import Watchdog
 from scheduler.model import Ticket
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
@@ -48,6 +49,7 @@ class Parts:
     catalogue: Catalogue
     retries: RetryBudget
     timeouts: Timeouts
+    watchdog: Watchdog
     observe: Callable[[RequestRecord], None]
     retried: Callable[[], None]
     expose_timings: bool
@@ -138,6 +140,11 @@ class Handlers:
             story.answered(stream.status, stream.first_byte_at)
             permit.first_token()
             await call.relay.run(stream, self._headers(story))
+        if story.channel == "ids" and story.status == 200:
+            count = prompt.prompt_tokens
+            self._parts.watchdog.check(
+                permit.backend, prompt.model, ours=count, tail=call.relay.tail
+            )
 
     async def _open(self, call: Call, backend: str) -> Stream:
         """The backend's answer, up to its first byte, to the body in the channel it was proved

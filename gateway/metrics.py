@@ -15,6 +15,7 @@ from backends.types import State
 from gateway.record import RequestRecord
 from scheduler.events import Decided
 from scheduler.snapshot import Snapshot
+from tokenizer_pool.pool import TokenizerPool
 
 # 5 ms is a warm prefix-cached prompt, 60 s a very long one on a full engine; 0.2 and 0.6 are
 # the targets that operators alert on.
@@ -73,6 +74,12 @@ class Metrics:
             ["pool", "what"],
             registry=registry,
         )
+        self._parity = Counter(
+            "forebay_parity_mismatches_total",
+            "Answers whose usage.prompt_tokens was not our exact count.",
+            ["backend", "model"],
+            registry=registry,
+        )
         self.settings_accepted = Counter(
             "forebay_settings_accepted_total",
             "Changes of Redis keys put in force.",
@@ -95,6 +102,9 @@ class Metrics:
             self._ttft.labels(model, cls).observe(record.ttft)
             self._prompt_tokens.labels(model, cls).inc(record.prompt_tokens)
 
+    def parity_differs(self, backend: str, model: str) -> None:
+        self._parity.labels(backend, model).inc()
+
     def decided(self, decision: Decided) -> None:
         self._decisions.labels(decision.pool, decision.what.partition(":")[0]).inc()
 
@@ -109,10 +119,12 @@ class StateCollector(Collector):
         self,
         snapshot: Callable[[], Snapshot],
         fleet: Fleet,
+        pool: TokenizerPool,
         redis_up: Callable[[], bool | None],
     ) -> None:
         self._snapshot = snapshot
         self._fleet = fleet
+        self._pool = pool
         self._redis_up = redis_up
 
     def describe(self) -> Iterable[Metric]:
@@ -170,6 +182,7 @@ class StateCollector(Collector):
         )
         yield from self._own_traffic()
         yield from self._engine_load()
+        yield from self._tokenizers()
         if (up := self._redis_up()) is not None:
             yield _gauge("forebay_redis_up", "1 while Redis answers.", [], [((), float(up))])
 
@@ -186,6 +199,28 @@ class StateCollector(Collector):
             tokens.add_metric([name], traffic.prompt_tokens)
         yield requests
         yield tokens
+
+    def _tokenizers(self) -> Iterator[Metric]:
+        report = self._pool.report()
+        yield _gauge(
+            "forebay_tokenizer_engine_info",
+            "1; the engines that serve the model.",
+            ["model", "encode", "template"],
+            [((m.model, m.encode_engine, m.template_engine), 1.0) for m in report.models],
+        )
+        yield _gauge(
+            "forebay_tokenizer_queued_requests",
+            "Bodies that wait for a tokenizer worker.",
+            ["lane"],
+            [((lane.name,), lane.queued) for lane in report.lanes],
+        )
+        cache = sum((lane.cache for lane in report.lanes), report.inline_cache)
+        for name, text, value in (
+            ("forebay_segment_cache_hits", "Text segments encoded before.", cache.hits),
+            ("forebay_segment_cache_misses", "Text segments encoded anew.", cache.misses),
+            ("forebay_segment_cache_saved_bytes", "Text not encoded again.", cache.hit_bytes),
+        ):
+            yield CounterMetricFamily(name, text, value=value)
 
     def _engine_load(self) -> Iterator[Metric]:
         loads = self._fleet.loads()

@@ -17,12 +17,17 @@ _OURS = frozenset(
 class Relay:
     """Carries one answer; it is the sink that the backend's stream writes to."""
 
-    __slots__ = ("_event_stream", "_exchange", "_last")
+    __slots__ = ("_before_last", "_event_stream", "_exchange", "_last")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._event_stream = False
-        self._last = b""
+        self._last = self._before_last = b""
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes of the body: a stream's usage comes just before its `[DONE]`."""
+        return self._before_last[-4096:] + self._last[-4096:]
 
     async def run(self, stream: Stream, extra: list[tuple[bytes, bytes]]) -> None:
         """Relay to the end. Raises BackendError when the stream breaks."""
@@ -38,7 +43,7 @@ class Relay:
         self._exchange.finish()
 
     def write(self, data: bytes) -> None:
-        self._last = data
+        self._before_last, self._last = self._last, data
         self._exchange.write(data)
 
     def fail(self, error: ClientError, request_id: str) -> None:

@@ -95,7 +95,8 @@ class Reader:
             if self._faults.hit(Mode.REFUSE_IDS):
                 raise Refused("This server takes no token ids.", IDS_FIELD)
             if not body.get("echo") and is_text(body.get("messages")):
-                return self.checked(ids, IDS_FIELD)
+                used = len(ids) // 2 if self._faults.hit(Mode.TRUNCATE_IDS) else None
+                return self.checked(ids, IDS_FIELD)[:used]
         return self.tokenize(body)
 
     def _prompt(self, prompt: Any) -> list[list[int]]:

@@ -24,6 +24,8 @@ class Mode(StrEnum):
     """Render a chat's messages although ids came with them, as vLLM's Rust frontend does."""
     REFUSE_IDS = "refuse_ids"
     """400 for a prompt that is token ids."""
+    TRUNCATE_IDS = "truncate_ids"
+    """Use only the first half of a chat's ids."""
     WRONG_TOKENIZER = "wrong_tokenizer"
     """Encode text to other ids than the tokenizer that `/v1/models` points at."""
 

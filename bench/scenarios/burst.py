@@ -8,11 +8,11 @@ from dataclasses import replace
 from math import inf
 from random import Random
 
+from bench.figures import in_milliseconds
 from bench.policies import NO_BURST, PEERS, UNBOUNDED, forebay, today
 from bench.presets import A100_80GB, LLAMA_8B, engine
 from bench.scenarios import Report
 from bench.simulation import Outcome, Simulation
-from bench.statistics import in_milliseconds
 from bench.workload import Job, Shape, merge, poisson
 from scheduler.model import BurstSpec, ClassSpec, HoldSpec, Settings
 

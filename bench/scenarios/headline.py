@@ -12,11 +12,11 @@ from math import ceil, log
 from pathlib import Path
 from random import Random
 
+from bench.figures import in_milliseconds
 from bench.policies import PEERS, forebay, today
 from bench.presets import A100_80GB, LLAMA_8B, engine
 from bench.scenarios import Report
 from bench.simulation import Outcome, Simulation
-from bench.statistics import in_milliseconds
 from bench.traces import read
 from bench.workload import Job, resampled
 from scheduler.model import Placement, Settings

@@ -9,10 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 from bench.engine import SERIAL, EngineSpec
+from bench.figures import in_milliseconds
 from bench.policies import OTHERS, PEERS, forebay, today
 from bench.scenarios import Report
 from bench.simulation import Outcome, Simulation
-from bench.statistics import in_milliseconds
 from bench.workload import HEAD_OF_LINE, mean_prompt, poisson
 
 OURS = "forebay"

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.engine import EngineSpec
+from bench.figures import in_milliseconds
 from bench.policies import OTHERS, forebay, today
 from bench.presets import A100_80GB, LLAMA_8B, engine
 from bench.scenarios import Report
 from bench.simulation import Outcome, Simulation
-from bench.statistics import in_milliseconds
 from bench.traces import MOONCAKE_BLOCK, read
 from bench.workload import Job, at_rate
 from scheduler.model import AffinitySpec, Placement, Settings

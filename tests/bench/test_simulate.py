@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from bench.__main__ import app
 from bench.engine import SERIAL
+from bench.figures import in_milliseconds, percentile
 from bench.policies import forebay, today
 from bench.scenarios import burst, hol
 from bench.simulation import Outcome, Simulation
-from bench.statistics import in_milliseconds, percentile
 from bench.workload import HEAD_OF_LINE, Job, poisson
 from scheduler.model import (
     AffinitySpec,
