@@ -6,6 +6,7 @@ from bench.decisions import decisions
 from bench.load.command import load
 from bench.preprocess import preprocess
 from bench.simulate import simulate
+from bench.ttft.command import ttft
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -19,6 +20,7 @@ app.command()(load)
 app.command()(preprocess)
 app.command()(simulate)
 app.command()(decisions)
+app.command()(ttft)
 
 if __name__ == "__main__":
     app()
