@@ -11,10 +11,13 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from scheduler.model import Placement
+
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
 Name = Annotated[str, Field(pattern=NAME)]
 Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -28,6 +31,8 @@ class ClassConfig(Schema):
     max_prompt_tokens: Count | None = None
     limit: Count | None = None
     queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
+    queue_tokens: Count | None = None
+    queue_bytes: Annotated[int, Field(ge=1)] | None = None
     ttft_target: Seconds = 0.6
 
 
@@ -49,6 +54,19 @@ class BurstConfig(Schema):
     window: Seconds = 1.0
     clean_interval: Seconds = 1.0
     recovery_step: Annotated[float, Field(gt=0, le=1)] = 0.25
+    prompts: Count | None = None
+    tokens: Count | None = None
+    whole_pool: bool = False
+
+
+class SchedulerConfig(Schema):
+    """How tickets are ordered and placed; `scheduler.model.Settings` says what each one means."""
+
+    placement: Placement = Placement.PREDICTED
+    short_reserve: Share = 0.25
+    kv_reserve: Share = 0.05
+    ageing: Seconds = 10.0
+    class_by_uncached: bool = False
 
 
 class TimeoutConfig(Schema):
@@ -101,6 +119,7 @@ class Config(Schema):
     backends: Mapping[Name, BackendConfig]
     classes: Mapping[Name, ClassConfig] = Field(default_factory=_default_classes)
     burst: BurstConfig = BurstConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from gateway.errors import Rejected
+from gateway.errors import EngineBusy, Rejected
 from scheduler.core import Scheduler
 from scheduler.events import (
     Abandoned,
@@ -58,7 +58,7 @@ class Permit:
         elif issubclass(kind, asyncio.CancelledError):
             end = Abandoned(self.ticket_id)
         else:
-            end = Failed(self.ticket_id)
+            end = Failed(self.ticket_id, busy=issubclass(kind, EngineBusy))
         self._driver.release(end)
 
 

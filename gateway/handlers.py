@@ -23,6 +23,7 @@ from gateway.errors import (
     to_client_error,
 )
 from gateway.exchange import Exchange
+from gateway.http_types import Request
 from gateway.record import RequestRecord
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
@@ -36,6 +37,7 @@ from tokenizer_pool.types import Kind, TokenizedPrompt
 log = logging.getLogger("forebay.request")
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
 _PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 
 
@@ -133,6 +135,8 @@ class Handlers:
             max_tokens=prompt.max_tokens or 0,
             avoid=avoid,
             prefix=prompt.prefix,
+            answer_by=_answer_by(call.exchange.request),
+            body_bytes=len(call.exchange.request.body),
         )
         with await self._parts.driver.admit(ticket) as permit:
             story.dispatched(permit, monotonic())
@@ -190,6 +194,14 @@ def _request_id(exchange: Exchange) -> str:
     """The client's own id where it is fit to be a header and a log field, else a new one."""
     given = exchange.request.header(b"x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _answer_by(request: Request) -> float | None:
+    """When a client that says how long it waits, in seconds, needs its first token by."""
+    given = request.header(b"x-request-timeout")
+    if given is None or not _SECONDS.fullmatch(given):
+        return None
+    return request.arrived + float(given)
 
 
 def _forwarded(call: Call) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from backends.types import BackendSpec, BackendStatus, State, Timeouts
 from gateway.config import Config
 from gateway.http_types import HttpLimits
-from scheduler.model import Backend, BackendState, BurstSpec, ClassSpec, Settings
+from scheduler.model import AffinitySpec, Backend, BackendState, BurstSpec, ClassSpec, Settings
+from tokenizer_pool.prefix import BLOCK
 
 _STATES = {
     State.PROBING: BackendState.WARMING,
@@ -24,6 +25,8 @@ def scheduler_settings(config: Config) -> Settings:
         classes=classes,
         burst=BurstSpec(**config.burst.model_dump()),
         queue_wait=config.timeouts.queue_wait,
+        **config.scheduler.model_dump(),
+        affinity=AffinitySpec(block_tokens=BLOCK),
     )
 
 

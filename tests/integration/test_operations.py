@@ -16,6 +16,7 @@ from tests.integration.parts import MODEL, Gateway
 from tests.redis_server import redis_server, url_of
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
+ENDLESS = {"ignore_eos": True}
 
 
 async def backend_of(gateway: Gateway, content: str = "Hello") -> str:
@@ -168,3 +169,23 @@ async def test_the_command_drains_on_sigint_and_exits(
         process.send_signal(signal.SIGINT)
         assert (await answer.text()).endswith("data: [DONE]\n\n")
     assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_a_client_that_says_how_long_it_waits_is_not_kept_waiting_longer(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine("--step-ms", "50")
+    gateway = await start_gateway(backends={"only": {"url": engine.url, "limit": 1}})
+    loop = asyncio.get_running_loop()
+    async with gateway.client() as client:
+        first = await client.chat.completions.create(
+            model=MODEL, messages=HELLO, max_tokens=100, stream=True, extra_body=ENDLESS
+        )
+        began = loop.time()
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.chat.completions.create(
+                model=MODEL, messages=HELLO, extra_headers={"x-request-timeout": "0.5"}
+            )
+        assert loop.time() - began < 2.0
+        assert caught.value.code == "expired"
+        await first.close()
