@@ -112,6 +112,14 @@ class Catalogue:
         channel = standing.chat if kind is Kind.CHAT else standing.completions
         return channel is Channel.IDS
 
+    def ready_for(self, model: str) -> frozenset[str]:
+        """The names of the backends that take traffic and serve the model."""
+        return frozenset(
+            name
+            for name, entry in self._entries.items()
+            if entry.state is State.READY and model in entry.standings
+        )
+
     def unexplored(self) -> list[str]:
         """The backends of which nobody knows yet what they serve."""
         return [name for name in self._config.backends if not self.standings(name)]

@@ -24,7 +24,7 @@ from gateway.errors import (
 )
 from gateway.exchange import Exchange
 from gateway.http_types import Request
-from gateway.record import RequestRecord
+from gateway.record import Outcome, RequestRecord
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
 from gateway.story import Story
@@ -87,6 +87,7 @@ class Handlers:
                 story.abandoned()
             else:
                 _fail(relay, story, _stopped())
+                story.outcome = Outcome.CANCELLED
             raise
         except Exception as error:  # noqa: BLE001 - the handler's edge
             _fail(relay, story, error)
@@ -118,12 +119,17 @@ class Handlers:
             except (BackendError, EngineBusy) as error:
                 if isinstance(error, BackendError):
                     self._parts.fleet.report_failure(error.backend, error)
-                if call.exchange.started or not self._parts.retries.withdraw():
-                    raise
                 avoid |= {error.backend}
+                if call.exchange.started or not self._may_retry(call.prompt.model, avoid):
+                    raise
                 self._parts.retried()
             else:
                 return
+
+    def _may_retry(self, model: str, avoid: frozenset[str]) -> bool:
+        """Only where another backend is ready, and only within the budget."""
+        ready = self._parts.catalogue.ready_for(model)
+        return not ready <= avoid and self._parts.retries.withdraw()
 
     async def _attempt(self, call: Call, avoid: frozenset[str]) -> None:
         """Hold one permit for one stream, from dispatch to whatever ends the stream."""

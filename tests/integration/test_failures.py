@@ -244,3 +244,15 @@ async def test_a_client_that_reads_slowly_slows_its_stream_not_the_memory(
         assert answer.status == 200
         await gateway.until(lambda: any(c.paused for c in gateway.app.server.connections))
     await gateway.until(lambda: gateway.in_flight() == 0)
+
+
+async def test_without_another_backend_there_is_one_try(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine()
+    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    await engine.fail("busy")
+    async with gateway.client() as client:
+        with pytest.raises(openai.InternalServerError):
+            await client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1)
+    assert await gateway.metric("forebay_retries_total") == 0
