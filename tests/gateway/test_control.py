@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from bench.demo import free_port
 from gateway.config import Config
 from gateway.control import REJECTED_KEY, Control, Rejection, overlay
 from gateway.tasks import Tasks
-from tests.redis_server import free_port, redis_server, url_of
+from tests.redis_server import redis_server, url_of
 
 
 def config(redis: str | None = None) -> Config:

@@ -12,11 +12,12 @@ from pathlib import Path
 import openai
 import pytest
 
+from bench.demo import free_port
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import build
 from scripts.vllm_env.layout import Layout, locate
 from tests.real_vllm.metrics import Metrics
-from tests.real_vllm.servers import Server, free_port
+from tests.real_vllm.servers import Server
 
 Tell = Callable[[str], None]
 

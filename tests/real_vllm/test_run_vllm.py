@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.demo import free_port
 from scripts.vllm_env.layout import REPOSITORY, Layout
 from tests.real_vllm.metrics import seconds_until
-from tests.real_vllm.servers import free_port
 
 _LAST_LINE = "Ctrl-C stops everything.\n"
 
