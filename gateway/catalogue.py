@@ -72,7 +72,7 @@ class Catalogue:
         self._entries: dict[str, _Entry] = {}
         self._unavailable: dict[str, str] = {}
         self._known: set[str] = set()
-        self._lengths: dict[str, int | None] = {}
+        self._models: dict[str, ServedModel] = {}
         self._adding = asyncio.Lock()
 
     # what the fleet and the operator tell
@@ -81,7 +81,7 @@ class Catalogue:
         name, found = status.spec.name, status.capabilities
         entry = self._entries.setdefault(name, _Entry(status))
         entry.status = status
-        self._lengths = self._context_lengths()
+        self._models = self._union()
         if found is not None and found is not entry.settling:
             entry.settling = found
             self._spawn(f"settle-{name}", self._settle(entry, found))
@@ -103,7 +103,8 @@ class Catalogue:
 
     def context_length(self, model: str) -> int | None:
         """The longest context, in tokens, that a backend offers for the model."""
-        return self._lengths.get(model)
+        served = self._models.get(model)
+        return None if served is None else served.max_model_len
 
     def takes_ids(self, backend: str, model: str, kind: Kind) -> bool:
         standing = self._entries[backend].standings.get(model)
@@ -126,9 +127,9 @@ class Catalogue:
 
     # what people ask
 
-    def models(self) -> dict[str, int | None]:
-        """Every served model with its context length in tokens."""
-        return dict(self._lengths)
+    def models(self) -> list[ServedModel]:
+        """Every served model, with the longest context that a backend offers for it."""
+        return list(self._models.values())
 
     def any_ready(self) -> bool:
         return any(entry.state is State.READY for entry in self._entries.values())
@@ -148,12 +149,13 @@ class Catalogue:
             if entry.status.capabilities is not None:
                 yield from entry.status.capabilities.models
 
-    def _context_lengths(self) -> dict[str, int | None]:
-        lengths: dict[str, int | None] = {}
+    def _union(self) -> dict[str, ServedModel]:
+        models: dict[str, ServedModel] = {}
         for model in self._served():
-            known = lengths.get(model.name)
-            lengths[model.name] = max(filter(None, (known, model.max_model_len)), default=None)
-        return lengths
+            known = models.get(model.name)
+            if known is None or (known.max_model_len or 0) < (model.max_model_len or 0):
+                models[model.name] = model
+        return models
 
     def _announce(self, entry: _Entry) -> None:
         backend = scheduler_backend(self._config, entry.status, entry.state)

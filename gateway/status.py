@@ -27,16 +27,18 @@ class Status:
     started: float = 0.0
 
     def models(self) -> bytes:
-        """OpenAI's list, with vLLM's `max_model_len`."""
+        """OpenAI's list, with what vLLM adds to it."""
         models = [
             {
-                "id": name,
+                "id": model.name,
                 "object": "model",
                 "created": int(self.started or time.time()),
                 "owned_by": "forebay",
-                "max_model_len": length,
+                "root": model.root,
+                "parent": model.parent,
+                "max_model_len": model.max_model_len,
             }
-            for name, length in self.catalogue.models().items()
+            for model in self.catalogue.models()
         ]
         return orjson.dumps({"object": "list", "data": models})
 
