@@ -4,6 +4,7 @@ import typer
 
 from bench.decisions import decisions
 from bench.load.command import load
+from bench.overhead.command import overhead
 from bench.preprocess import preprocess
 from bench.simulate import simulate
 from bench.ttft.command import ttft
@@ -21,6 +22,7 @@ app.command()(preprocess)
 app.command()(simulate)
 app.command()(decisions)
 app.command()(ttft)
+app.command()(overhead)
 
 if __name__ == "__main__":
     app()
