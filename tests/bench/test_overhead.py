@@ -70,7 +70,10 @@ def test_the_median_of_rounds_is_taken_and_their_spread_told() -> None:
 
 
 def test_the_accounts_are_of_the_whole_tree_and_count_what_was_used() -> None:
-    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nimport sys; sys.stdin.read()"
+    burn = (
+        "import sys, time\nwhile time.process_time() < 0.3: pass\n"
+        "print('done', flush=True); sys.stdin.read()"
+    )
     parent = (
         "import subprocess, sys; "
         f"child = subprocess.Popen([sys.executable, '-c', {burn!r}], stdout=subprocess.PIPE); "
