@@ -139,6 +139,22 @@ def test_a_quick_run_writes_every_figure_of_forebay_and_the_plain_design(tmp_pat
     assert detail["prompts_by_text"] < 0.1 * detail["prompts_by_ids"]
 
 
+def test_a_run_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "overhead", "--quick"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        log = "forebay-overhead-*/engine.log"
+        while not list(tmp_path.glob(log)):
+            assert process.poll() is None
+        while len(pids := tree(process.pid)) < 2:
+            assert process.poll() is None
+        process.terminate()
+        _, said = process.communicate(timeout=20)
+    assert said == "overhead: stopped\n"
+    assert process.returncode == 1
+    assert not any(rss_bytes(pid) for pid in pids)
+
+
 def test_an_unknown_peer_is_refused() -> None:
     ended = CliRunner().invoke(app, ["overhead", "--peers", "forebay,squid"])
     assert ended.exit_code == 2
