@@ -6,6 +6,7 @@ prefix cache: what remains of the TTFT is mostly vLLM's own preprocessing.
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -78,6 +79,9 @@ def ttft(
     setup: Annotated[
         list[str] | None, typer.Option(help="Only this vLLM set-up; repeatable.")
     ] = None,
+    models: Annotated[
+        Path | None, typer.Option(help="Take the model from DIR/tiny: for another vocabulary.")
+    ] = None,
     quick: Annotated[bool, typer.Option(help="One small cell of vLLM's default set-up.")] = False,
 ) -> None:
     """Time to first token through Forebay over that of the same real vLLM asked directly."""
@@ -90,6 +94,8 @@ def ttft(
     layout = locate()
     try:
         build(layout, typer.echo)
+        if models is not None:
+            layout = replace(layout, models=models.resolve())
         document = asyncio.run(measure_all(layout, chosen, quick=quick))
     except ChildEnded as ended:
         typer.echo(f"ttft: {ended}; the end of its log:\n{ended.log}", err=True)
