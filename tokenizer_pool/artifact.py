@@ -5,6 +5,7 @@ finding a model's files is `source`.
 """
 
 import hashlib
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
@@ -13,12 +14,14 @@ from typing import Final
 
 import orjson
 
-from tokenizer_pool.chat import Chat, ChatTemplate
+from tokenizer_pool import requests
+from tokenizer_pool.chat import Chat, ChatTemplate, NeedsReference
 from tokenizer_pool.eligibility import COUNTS_TOOL_CALLS, Ineligible
 from tokenizer_pool.engines import EncodeEngine, FastEncoder, ReferenceEncoder
+from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
 from tokenizer_pool.templates import FastTemplate, ReferenceTemplate, template_wants_parts
-from tokenizer_pool.types import ModelReport
+from tokenizer_pool.types import Kind, ModelReport
 
 # Raise it when the artifact's meaning or the corpus changes: old ones are then made anew.
 _FORMAT: Final = 1
@@ -28,6 +31,10 @@ _SOURCES: Final = (
     "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model",
     "tekken.json", "chat_template.json", "chat_template.jinja",
 )  # fmt: skip
+_REHEARSAL: Final = {
+    Kind.CHAT: b'{"messages": [{"role": "user", "content": "Hello, world!"}]}',
+    Kind.COMPLETION: b'{"prompt": "Hello, world!"}',
+}
 _GLOBS: Final = ("additional_chat_templates/*.jinja", "*.tiktoken", "tokenizer.model.v*")
 
 
@@ -139,7 +146,7 @@ def load_model(name: str, path: Path, *, on_loop: bool, cache_bytes: int = 0) ->
         encoder = FastEncoder(tokenizer, cache_bytes=cache_bytes)
     else:
         encoder = reference()
-    return Model(
+    model = Model(
         name=name,
         encoder=encoder,
         reference=reference,
@@ -148,3 +155,12 @@ def load_model(name: str, path: Path, *, on_loop: bool, cache_bytes: int = 0) ->
         completion_barrier=_barrier(artifact.completion_barrier),
         counts_tool_calls=artifact.model_type in COUNTS_TOOL_CALLS,
     )
+    _rehearse(model)
+    return model
+
+
+def _rehearse(model: Model) -> None:
+    """Prepare a request of each kind: the first one costs milliseconds, which no user shall pay."""
+    for kind, body in _REHEARSAL.items():
+        with suppress(InvalidRequest, NeedsReference):
+            model.prepare(kind, requests.parse(body, kind, trusted=False))
