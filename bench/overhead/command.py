@@ -18,7 +18,7 @@ from bench.peers.commands import PEERS, is_installed
 from bench.scenarios import Report
 from bench.simulate import show
 
-COLUMNS = (
+FIGURES = (
     "requests_per_s",
     "cpu_us_per_request",
     "cpu_us_per_chunk",
@@ -70,11 +70,12 @@ async def _until_stopped(work: Coroutine[Any, Any, Found]) -> Found:
 
 
 def _table(done: Report, targets: tuple[str, ...]) -> None:
-    table = Table("gateway", *COLUMNS, title="cost of a gateway, medians")
-    for target in targets:
-        prefix = target.replace("-", "_")
-        values = (done.summary.get(f"{prefix}_{column}") for column in COLUMNS)
-        table.add_row(target, *("" if value is None else f"{value:,.2f}" for value in values))
+    table = Table("figure", *targets, title="cost of a gateway, medians")
+    for figure in FIGURES:
+        names = (f"{target.replace('-', '_')}_{figure}" for target in targets)
+        values = (done.summary.get(name) for name in names)
+        table.add_row(figure, *("" if value is None else f"{value:,.2f}" for value in values))
+    console = Console()
+    console.print(table)
     for peer in done.detail["not_run"]:
-        table.add_row(peer, "not run")
-    Console().print(table)
+        console.print(f"{peer}: not run, it is not installed")
