@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -99,9 +100,10 @@ class WorkerProcess:
         """Let it end by itself, as it does when its socket closes; kill it when it does not."""
         self._writer.close()
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._process.wait()
-        except TimeoutError:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await self._process.wait()
+        finally:
             await self.kill()
 
     async def kill(self) -> None:
@@ -109,4 +111,7 @@ class WorkerProcess:
         self._writer.close()
         if self._process.returncode is None:
             self._process.kill()
-        await self._process.wait()
+        try:
+            await self._process.wait()
+        finally:
+            await self._process.wait()  # a cancellation must not leave it unreaped

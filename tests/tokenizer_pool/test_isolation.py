@@ -88,6 +88,17 @@ async def test_a_worker_that_grew_too_large_is_replaced(make_pool: MakePool) -> 
     assert (await pool.prepare(Kind.CHAT, LONG)).exact
 
 
+async def test_stopping_while_a_worker_is_replaced_leaves_no_process(
+    cache_dir: Path, embedded_artifact: Path
+) -> None:
+    async with running_pool(PoolSettings(cache_dir, worker_memory=8 << 20)) as pool:
+        (old,) = pool.worker_pids()
+        await pool.prepare(Kind.CHAT, chat("turbine " * 1_000_000))
+        os.kill(old, signal.SIGSTOP)  # so that it cannot end by itself when it is let go
+        await until(lambda: pool.worker_pids() != (old,))
+    assert not running(old)
+
+
 async def test_stopping_ends_every_worker_and_what_waits(
     cache_dir: Path, embedded_artifact: Path
 ) -> None:
