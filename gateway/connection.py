@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         keep_alive = self._parser.should_keep_alive() and not self._server.draining
         request = Request(
             method=self._parser.get_method().decode(),
-            path=httptools.parse_url(self._url).path.decode("latin-1"),
+            path=_path(self._url),
             headers=self._headers,
             body=b"".join(self._body),
             arrived=self._arrived,
@@ -209,6 +209,13 @@ class Connection(asyncio.Protocol):
         answer.write(body)
         if self._transport.can_write_eof():
             self._transport.write_eof()
+
+
+def _path(url: bytes) -> str:
+    try:
+        return str((httptools.parse_url(url).path or b"").decode("latin-1"))
+    except httptools.HttpParserInvalidURLError as error:
+        raise ClientError(400, "the request's target is not a valid URL") from error
 
 
 def _head_too_large() -> ClientError:

@@ -152,6 +152,7 @@ async def test_a_stream_is_chunked_for_1_1_and_ends_with_the_connection_for_1_0(
     ("request_bytes", "status", "code"),
     [
         (b"NONSENSE\r\n\r\n", 400, None),
+        (b"GET http://h:99999999/ HTTP/1.1\r\nhost: x\r\n\r\n", 400, None),
         (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 2000 + b"\r\n\r\n", 431, None),
         (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 2000, 431, None),
         (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 101\r\n\r\n", 413, "body_too_large"),
