@@ -51,7 +51,7 @@ format: venv  ## Put the code into its one form
 
 lock: venv  ## Renew the locked versions from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python-version 3.11 --extra dev --extra bench pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python-version 3.11 --extra dev --extra bench --extra tracing --extra tune pyproject.toml -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements/runtime.lock
 
 clean:  ## Remove what the other commands made in this checkout
