@@ -58,6 +58,7 @@ class App:
             self.pool,
             tokenize=self.fleet.tokenize,
             apply=self.driver.apply,
+            published=_nobody_else,
             spawn=self.tasks.spawn,
         )
         self.control = Control(config, self._accepted, self._rejected)
@@ -65,7 +66,7 @@ class App:
             pool=self.pool,
             driver=self.driver,
             fleet=self.fleet,
-            catalogue=self.catalogue,
+            directory=self.catalogue.directory,
             retries=RetryBudget(config.retry_share),
             timeouts=stream_timeouts(config),
             watchdog=Watchdog(self.catalogue.distrust, self.metrics.parity_differs),
@@ -82,7 +83,7 @@ class App:
             draining=lambda: self.server.draining,
             started=time.time(),
         )
-        tokenization = Tokenization(self.pool, self.catalogue)
+        tokenization = Tokenization(self.pool, self.catalogue.directory)
         routes = Routes(Handlers(parts), tokenization, self.status, self.metrics)
         self.server = HttpServer(routes, http_limits(config), self.tasks.spawn)
         self.metrics.registry.register(
@@ -165,3 +166,7 @@ def _pool_settings(config: Config) -> PoolSettings:
         workers=config.tokenizer.workers,
         segment_cache_bytes=config.tokenizer.segment_cache,
     )
+
+
+def _nobody_else(_backend: str) -> None:
+    """In one process the request path reads the catalogue's own directory."""

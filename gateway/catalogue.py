@@ -1,25 +1,25 @@
-"""Which models there are, where, and in which channel each backend gets their prompts.
+"""Finds out which models there are, where, and in which channel each backend gets their prompts.
 
 The fleet says what each server serves and whether it uses ids that it is given; the tokenizer
 pool makes ids. Here the two are brought together: ids go to a backend only when the pool's are
 proved to be what that backend itself would have made (`parity`). Until that is settled the
-scheduler sees the backend as warming.
+scheduler sees the backend as warming. The request path reads the outcome in `directory`.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from backends.types import BackendStatus, Capabilities, Channel, ServedModel, State
 from gateway.config import Config
+from gateway.directory import Directory, Row, Standing
 from gateway.parity import Tokenize, compare
 from gateway.settings import scheduler_backend
 from scheduler.events import BackendChanged
 from tokenizer_pool.errors import TokenizerUnavailable
-from tokenizer_pool.pool import TokenizerPool
-from tokenizer_pool.types import Kind, TokenizerSource
+from tokenizer_pool.types import ModelReport, TokenizerSource, TokenList
 
 log = logging.getLogger("forebay.catalogue")
 
@@ -27,13 +27,14 @@ log = logging.getLogger("forebay.catalogue")
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one model's prompts go to one backend, and why (`reason` is for a person)."""
+class Tokenizers(Protocol):
+    """What the catalogue needs of the tokenizer pool, or of several processes' pools together."""
 
-    chat: Channel
-    completions: Channel
-    reason: str
+    async def add_model(self, source: TokenizerSource) -> ModelReport: ...
+
+    async def add_text_model(self, model: str) -> ModelReport: ...
+
+    async def tokenize(self, body: bytes) -> TokenList: ...
 
 
 @dataclass(slots=True)
@@ -53,26 +54,32 @@ class _Entry:
 
 
 class Catalogue:
-    """Follows the fleet and tells the scheduler. `tokenize` asks a backend's own `/tokenize`."""
+    """Follows the fleet; tells the scheduler and `directory`.
+
+    `tokenize` asks a backend's own `/tokenize`; `published` is called with the name of each
+    backend whose row in the directory is new.
+    """
 
     def __init__(
         self,
         config: Config,
-        pool: TokenizerPool,
+        pool: Tokenizers,
         *,
         tokenize: Tokenize,
         apply: Callable[[BackendChanged], None],
+        published: Callable[[str], None],
         spawn: Spawn,
     ) -> None:
+        self.directory = Directory(config.backends)
         self._config = config
         self._pool = pool
         self._tokenize = tokenize
         self._apply = apply
+        self._published = published
         self._spawn = spawn
         self._entries: dict[str, _Entry] = {}
         self._unavailable: dict[str, str] = {}
         self._known: set[str] = set()
-        self._models: dict[str, ServedModel] = {}
         self._adding = asyncio.Lock()
 
     # what the fleet and the operator tell
@@ -81,7 +88,6 @@ class Catalogue:
         name, found = status.spec.name, status.capabilities
         entry = self._entries.setdefault(name, _Entry(status))
         entry.status = status
-        self._models = self._union()
         if found is not None and found is not entry.settling:
             entry.settling = found
             self._spawn(f"settle-{name}", self._settle(entry, found))
@@ -96,43 +102,11 @@ class Catalogue:
     def distrust(self, backend: str, model: str, reason: str) -> None:
         """Send a backend's prompts for a model as text until the backend is proved again."""
         log.error("backend %s, model %s: text from now on: %s", backend, model, reason)
-        standing = Standing(Channel.TEXT, Channel.TEXT, reason)
-        self._entries[backend].standings[model] = standing
-
-    # what a request asks
-
-    def context_length(self, model: str) -> int | None:
-        """The longest context, in tokens, that a backend offers for the model."""
-        served = self._models.get(model)
-        return None if served is None else served.max_model_len
-
-    def takes_ids(self, backend: str, model: str, kind: Kind) -> bool:
-        standing = self._entries[backend].standings.get(model)
-        if standing is None:
-            return False
-        channel = standing.chat if kind is Kind.CHAT else standing.completions
-        return channel is Channel.IDS
-
-    def ready_for(self, model: str) -> frozenset[str]:
-        """The names of the backends that take traffic and serve the model."""
-        return frozenset(
-            name
-            for name, entry in self._entries.items()
-            if entry.state is State.READY and model in entry.standings
-        )
-
-    def unexplored(self) -> list[str]:
-        """The backends of which nobody knows yet what they serve."""
-        return [name for name in self._config.backends if not self.standings(name)]
+        entry = self._entries[backend]
+        entry.standings = entry.standings | {model: Standing(Channel.TEXT, Channel.TEXT, reason)}
+        self._announce(entry)
 
     # what people ask
-
-    def models(self) -> list[ServedModel]:
-        """Every served model, with the longest context that a backend offers for it."""
-        return list(self._models.values())
-
-    def any_ready(self) -> bool:
-        return any(entry.state is State.READY for entry in self._entries.values())
 
     def state(self, backend: str) -> State | None:
         entry = self._entries.get(backend)
@@ -149,17 +123,13 @@ class Catalogue:
             if entry.status.capabilities is not None:
                 yield from entry.status.capabilities.models
 
-    def _union(self) -> dict[str, ServedModel]:
-        models: dict[str, ServedModel] = {}
-        for model in self._served():
-            known = models.get(model.name)
-            if known is None or (known.max_model_len or 0) < (model.max_model_len or 0):
-                models[model.name] = model
-        return models
-
     def _announce(self, entry: _Entry) -> None:
         backend = scheduler_backend(self._config, entry.status, entry.state)
+        found = entry.status.capabilities
+        row = Row(entry.state is State.READY, found.models if found else (), entry.standings)
+        self.directory.put(entry.status.spec.name, row)
         self._apply(BackendChanged(backend))
+        self._published(entry.status.spec.name)
 
     async def _settle(self, entry: _Entry, found: Capabilities) -> None:
         """Settle the channel of each model; a newer probe's findings make this one's void."""

@@ -13,7 +13,7 @@ from backends.errors import BackendError
 from backends.fleet import Fleet
 from backends.stream import Stream
 from backends.types import Timeouts
-from gateway.catalogue import Catalogue
+from gateway.directory import Directory
 from gateway.driver import Driver
 from gateway.errors import (
     ClientError,
@@ -48,7 +48,7 @@ class Parts:
     pool: TokenizerPool
     driver: Driver
     fleet: Fleet
-    catalogue: Catalogue
+    directory: Directory
     retries: RetryBudget
     timeouts: Timeouts
     watchdog: Watchdog
@@ -98,12 +98,12 @@ class Handlers:
         try:
             prompt = await self._parts.pool.prepare(kind, exchange.request.body)
         except InvalidRequest as error:
-            unexplored = self._parts.catalogue.unexplored()
+            unexplored = self._parts.directory.unexplored()
             if error.code == "model_not_found" and unexplored:
                 raise model_not_known_yet(unexplored) from error
             raise
         story.tokenized(prompt, monotonic())
-        limit = self._parts.catalogue.context_length(prompt.model)
+        limit = self._parts.directory.context_length(prompt.model)
         # As vLLM does: a prompt must leave room for one token; max_tokens is clipped to the rest.
         if limit is not None and prompt.exact and prompt.prompt_tokens >= limit:
             raise context_length_exceeded(prompt.prompt_tokens, limit)
@@ -128,7 +128,7 @@ class Handlers:
 
     def _may_retry(self, model: str, avoid: frozenset[str]) -> bool:
         """Only where another backend is ready, and only within the budget."""
-        ready = self._parts.catalogue.ready_for(model)
+        ready = self._parts.directory.ready_for(model)
         return not ready <= avoid and self._parts.retries.withdraw()
 
     async def _attempt(self, call: Call, avoid: frozenset[str]) -> None:
@@ -159,7 +159,7 @@ class Handlers:
     async def _open(self, call: Call, backend: str) -> Stream:
         """The backend's answer, up to its first byte, to the body in the channel it was proved
         to understand."""
-        ids = self._parts.catalogue.takes_ids(backend, call.prompt.model, call.kind)
+        ids = self._parts.directory.takes_ids(backend, call.prompt.model, call.kind)
         call.story.channel = "ids" if ids and call.prompt.ids else "text"
         stream = await self._parts.fleet.client(backend).open(
             _PATHS[call.kind],

@@ -6,13 +6,13 @@ these requests with its own `/tokenize`; any difference sends its prompts as tex
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from backends.errors import BackendError
 from tokenizer_pool.errors import InvalidRequest
-from tokenizer_pool.pool import TokenizerPool
+from tokenizer_pool.types import TokenList
 
 PROMPTS = (
     "The forebay keeps what reaches the turbines even.",
@@ -81,7 +81,13 @@ CONVERSATIONS: tuple[dict[str, Any], ...] = (
 Tokenize = Callable[..., Awaitable[list[int] | None]]
 
 
-async def compare(pool: TokenizerPool, tokenize: Tokenize, backend: str, model: str) -> str | None:
+class Pool(Protocol):
+    """Our side of the comparison."""
+
+    async def tokenize(self, body: bytes) -> TokenList: ...
+
+
+async def compare(pool: Pool, tokenize: Tokenize, backend: str, model: str) -> str | None:
     """The first difference between the pool and the backend, or None when there is none.
 
     A request that both refuse (a template without tools, say) is no difference.

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from backends.types import BackendStatus, State
-from gateway.catalogue import Catalogue, Standing
+from gateway.catalogue import Catalogue
 from gateway.control import Control
+from gateway.directory import Standing
 from scheduler.snapshot import Snapshot
 from tokenizer_pool.types import PoolReport
 
@@ -38,7 +39,7 @@ class Status:
                 "parent": model.parent,
                 "max_model_len": model.max_model_len,
             }
-            for model in self.catalogue.models()
+            for model in self.catalogue.directory.models()
         ]
         return orjson.dumps({"object": "list", "data": models})
 
@@ -50,7 +51,7 @@ class Status:
     def ready(self) -> tuple[bool, bytes]:
         """Whether a request would find a backend, and all that an operator wants to know."""
         snapshot = self.snapshot()
-        ready = not self.draining() and self.catalogue.any_ready()
+        ready = not self.draining() and self.catalogue.directory.any_ready()
         document = {
             "ready": ready,
             "all_ready": self.all_ready(),

@@ -1,6 +1,6 @@
 """vLLM's `/tokenize` and `/detokenize`, answered by the tokenizer pool without an engine."""
 
-from gateway.catalogue import Catalogue
+from gateway.directory import Directory
 from gateway.exchange import Exchange
 from tokenizer_pool.pool import TokenizerPool
 
@@ -10,13 +10,13 @@ _JSON = [(b"content-type", b"application/json")]
 class Tokenization:
     """The two endpoints. Errors of the pool go up to the routes."""
 
-    def __init__(self, pool: TokenizerPool, catalogue: Catalogue) -> None:
+    def __init__(self, pool: TokenizerPool, directory: Directory) -> None:
         self._pool = pool
-        self._catalogue = catalogue
+        self._directory = directory
 
     async def tokenize(self, exchange: Exchange) -> None:
         tokens = await self._pool.tokenize(exchange.request.body)
-        length = self._catalogue.context_length(tokens.model)
+        length = self._directory.context_length(tokens.model)
         strings = b"null" if tokens.strings is None else tokens.strings
         body = b'{"count":%d,"max_model_len":%b,"tokens":%b,"token_strs":%b}' % (
             tokens.count,
