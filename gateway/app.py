@@ -10,6 +10,7 @@ from gateway.catalogue import Catalogue
 from gateway.config import Config
 from gateway.control import Control
 from gateway.driver import Driver
+from gateway.gate import Gate
 from gateway.handlers import Handlers, Parts
 from gateway.log import RequestLog
 from gateway.metrics import Metrics, StateCollector
@@ -64,7 +65,7 @@ class App:
         self.control = Control(config, self._accepted, self._rejected)
         parts = Parts(
             pool=self.pool,
-            driver=self.driver,
+            gate=Gate(self.driver),
             fleet=self.fleet,
             directory=self.catalogue.directory,
             retries=RetryBudget(config.retry_share),

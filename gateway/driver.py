@@ -1,27 +1,21 @@
-"""Runs the scheduler on the event loop: turns its commands into waiting futures and one timer.
-
-This is the border between relay and brain: a ticket in, a permit or a rejection out, then first
-token and end reports. Nothing else of the gateway touches the scheduler.
-"""
+"""Runs the scheduler on the event loop: routes its commands to whom they concern, and keeps its
+one timer. Nothing else of the gateway touches the scheduler."""
 
 import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from gateway.errors import EngineBusy, Rejected
+from gateway.gate import Answer, Report
 from scheduler.core import Scheduler
 from scheduler.events import (
     Abandoned,
     Arrived,
-    Cancel,
     Command,
     Decided,
-    Dispatch,
     Drain,
     Event,
     Failed,
     Finished,
-    FirstToken,
     Reject,
     WakeAt,
     Woke,
@@ -29,74 +23,32 @@ from scheduler.events import (
 from scheduler.model import Settings, Ticket
 from scheduler.snapshot import Snapshot
 
-
-class Permit:
-    """The right to use one slot of one backend; released exactly once, in a `finally`.
-
-    As a context manager it reports how the block ended: Finished when nothing was raised,
-    Abandoned on cancellation, Failed on any other error.
-    """
-
-    __slots__ = ("_driver", "backend", "service_class", "ticket_id")
-
-    def __init__(self, driver: "Driver", dispatch: Dispatch) -> None:
-        self._driver = driver
-        self.ticket_id = dispatch.ticket_id
-        self.backend = dispatch.backend
-        self.service_class = dispatch.service_class
-
-    def first_token(self) -> None:
-        self._driver.apply(FirstToken(self.ticket_id))
-
-    def __enter__(self) -> "Permit":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        end: Finished | Failed | Abandoned
-        if kind is None:
-            end = Finished(self.ticket_id)
-        elif issubclass(kind, asyncio.CancelledError):
-            end = Abandoned(self.ticket_id)
-        else:
-            end = Failed(self.ticket_id, busy=issubclass(kind, EngineBusy))
-        self._driver.release(end)
+_ENDS = (Finished, Failed, Abandoned)
 
 
 class Driver:
-    """One scheduler on one event loop."""
+    """One scheduler on one event loop; a `gate.Brain` for the requests of this process."""
 
     def __init__(self, settings: Settings, on_decision: Callable[[Decided], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._scheduler = Scheduler(settings)
         self._on_decision = on_decision
-        self._waiting: dict[str, asyncio.Future[Dispatch]] = {}
-        self._in_flight: dict[str, asyncio.Task[object] | None] = {}
+        self._answers: dict[str, Callable[[Answer], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
 
-    async def admit(self, ticket: Ticket) -> Permit:
-        """Wait for a backend. Raises Rejected; cancelling takes the ticket out of the queue."""
-        future: asyncio.Future[Dispatch] = self._loop.create_future()
-        self._waiting[ticket.id] = future
+    def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None:
+        """Queue a ticket; `answer` hears what becomes of it, perhaps before this returns."""
+        self._answers[ticket.id] = answer
         self.apply(Arrived(ticket))
-        try:
-            dispatch = future.result() if future.done() else await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                future.exception()  # it was answered in the same turn; nobody will read it
-            self.apply(Abandoned(ticket.id))
-            raise
-        finally:
-            del self._waiting[ticket.id]
-        self._in_flight[ticket.id] = asyncio.current_task()
-        return Permit(self, dispatch)
 
-    def release(self, end: Finished | Failed | Abandoned) -> None:
-        """Give a permit's slot back. A second release of one permit is an error of ours."""
-        del self._in_flight[end.ticket_id]
-        self.apply(end)
+    def report(self, event: Report) -> None:
+        """Tell of a submitted ticket; after its end nobody hears of it any more."""
+        if isinstance(event, _ENDS):
+            self._answers.pop(event.ticket_id, None)
+        self.apply(event)
 
     def drain(self) -> None:
         self.apply(Drain())
@@ -107,28 +59,16 @@ class Driver:
             self._carry_out(command)
 
     def _carry_out(self, command: Command) -> None:
-        match command:
-            case Dispatch():
-                self._resolve(command.ticket_id, command)
-            case Reject():
-                error = Rejected(command.reason, command.service_class, command.retry_after)
-                self._resolve(command.ticket_id, error)
-            case WakeAt():
-                self._set_timer(command.at)
-            case Decided():
-                self._on_decision(command)
-            case Cancel():
-                if (task := self._in_flight.get(command.ticket_id)) is not None:
-                    task.cancel()
-
-    def _resolve(self, ticket_id: str, answer: Dispatch | Rejected) -> None:
-        future = self._waiting.get(ticket_id)
-        if future is None or future.done():
-            return  # abandoned in this very turn of the loop: admit() reports it
-        if isinstance(answer, Rejected):
-            future.set_exception(answer)
+        if isinstance(command, WakeAt):
+            self._set_timer(command.at)
+        elif isinstance(command, Decided):
+            self._on_decision(command)
         else:
-            future.set_result(answer)
+            ended = isinstance(command, Reject)
+            answers = self._answers
+            answer = (answers.pop if ended else answers.get)(command.ticket_id, None)
+            if answer is not None:
+                answer(command)
 
     def _set_timer(self, at: float) -> None:
         if self._timer is not None:

@@ -14,7 +14,6 @@ from backends.fleet import Fleet
 from backends.stream import Stream
 from backends.types import Timeouts
 from gateway.directory import Directory
-from gateway.driver import Driver
 from gateway.errors import (
     ClientError,
     EngineBusy,
@@ -23,6 +22,7 @@ from gateway.errors import (
     to_client_error,
 )
 from gateway.exchange import Exchange
+from gateway.gate import Gate
 from gateway.http_types import Request
 from gateway.record import Outcome, RequestRecord
 from gateway.relay import Relay
@@ -46,7 +46,7 @@ class Parts:
     """What shaping a request needs; wired by the composition root."""
 
     pool: TokenizerPool
-    driver: Driver
+    gate: Gate
     fleet: Fleet
     directory: Directory
     retries: RetryBudget
@@ -144,7 +144,7 @@ class Handlers:
             answer_by=_answer_by(call.exchange.request),
             body_bytes=len(call.exchange.request.body),
         )
-        with await self._parts.driver.admit(ticket) as permit:
+        with await self._parts.gate.admit(ticket) as permit:
             story.dispatched(permit, monotonic())
             stream = await self._open(call, permit.backend)
             story.answered(stream.status, stream.first_byte_at)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from backends.errors import BackendError
-from gateway.driver import Permit
 from gateway.errors import ClientError, EngineBusy, Rejected
+from gateway.gate import Permit
 from gateway.http_types import Request
 from gateway.record import Outcome, RequestRecord, Timeline
 from scheduler.events import Reason

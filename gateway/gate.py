@@ -1,0 +1,118 @@
+"""Where requests wait for a backend, and the permits that they leave with.
+
+A ticket goes to the brain, which answers with a dispatch or a rejection, at once or later. The
+brain may live in this process (`driver`) or in another one (`node.remote`): nothing here knows.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.errors import EngineBusy, Rejected
+from scheduler.events import (
+    Abandoned,
+    Cancel,
+    Dispatch,
+    Failed,
+    Finished,
+    FirstToken,
+    Progress,
+    Reject,
+)
+from scheduler.model import Ticket
+
+Answer = Dispatch | Reject | Cancel
+Report = FirstToken | Progress | Finished | Failed | Abandoned
+
+
+class Brain(Protocol):
+    """The scheduler as the request path sees it.
+
+    `answer` is called with one Dispatch or Reject, perhaps before `submit` returns, and with
+    Cancel at any time after a Dispatch; never again once the ticket was reported ended.
+    """
+
+    def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None: ...
+
+    def report(self, event: Report) -> None: ...
+
+
+class Permit:
+    """The right to use one slot of one backend; released exactly once, in a `finally`.
+
+    As a context manager it reports how the block ended: Finished when nothing was raised,
+    Abandoned on cancellation, Failed on any other error.
+    """
+
+    __slots__ = ("_brain", "_released", "backend", "service_class", "ticket_id")
+
+    def __init__(self, brain: Brain, dispatch: Dispatch) -> None:
+        self._brain = brain
+        self._released = False
+        self.ticket_id = dispatch.ticket_id
+        self.backend = dispatch.backend
+        self.service_class = dispatch.service_class
+
+    def first_token(self) -> None:
+        self._brain.report(FirstToken(self.ticket_id))
+
+    def __enter__(self) -> "Permit":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if self._released:
+            raise RuntimeError(f"the permit of ticket {self.ticket_id} was released twice")
+        self._released = True
+        end: Finished | Failed | Abandoned
+        if kind is None:
+            end = Finished(self.ticket_id)
+        elif issubclass(kind, asyncio.CancelledError):
+            end = Abandoned(self.ticket_id)
+        else:
+            end = Failed(self.ticket_id, busy=issubclass(kind, EngineBusy))
+        self._brain.report(end)
+
+
+class _Wait:
+    """One ticket's wait; a future is made only for a ticket that is not answered at once."""
+
+    __slots__ = ("answer", "task", "waiter")
+
+    def __init__(self, task: "asyncio.Task[object] | None") -> None:
+        self.task = task
+        self.answer: Dispatch | Reject | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+    def __call__(self, answer: Answer) -> None:
+        if not isinstance(answer, Cancel):
+            self.answer = answer
+            if self.waiter is not None and not self.waiter.done():
+                self.waiter.set_result(None)
+        elif self.task is not None:
+            self.task.cancel()
+
+
+class Gate:
+    """Lets a request through when the brain says where to."""
+
+    def __init__(self, brain: Brain) -> None:
+        self._brain = brain
+        self._loop = asyncio.get_running_loop()
+
+    async def admit(self, ticket: Ticket) -> Permit:
+        """Wait for a backend. Raises Rejected; cancelling takes the ticket out of the queue."""
+        wait = _Wait(asyncio.current_task())
+        self._brain.submit(ticket, wait)
+        if wait.answer is None:
+            wait.waiter = self._loop.create_future()
+            try:
+                await wait.waiter
+            except asyncio.CancelledError:
+                # Also when it was answered in this very turn of the loop: the slot goes back.
+                self._brain.report(Abandoned(ticket.id))
+                raise
+        answer = wait.answer
+        if isinstance(answer, Dispatch):
+            return Permit(self._brain, answer)
+        assert answer is not None, "a waiter is only woken by an answer"
+        raise Rejected(answer.reason, answer.service_class, answer.retry_after)
