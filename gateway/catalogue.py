@@ -125,11 +125,12 @@ class Catalogue:
 
     def _announce(self, entry: _Entry) -> None:
         backend = scheduler_backend(self._config, entry.status, entry.state)
-        found = entry.status.capabilities
-        row = Row(entry.state is State.READY, found.models if found else (), entry.standings)
-        self.directory.put(entry.status.spec.name, row)
+        spec, found = entry.status.spec, entry.status.capabilities
+        models = found.models if found else ()
+        row = Row(spec, entry.state is State.READY, models, entry.standings)
+        self.directory.put(spec.name, row)
+        self._published(spec.name)
         self._apply(BackendChanged(backend))
-        self._published(entry.status.spec.name)
 
     async def _settle(self, entry: _Entry, found: Capabilities) -> None:
         """Settle the channel of each model; a newer probe's findings make this one's void."""

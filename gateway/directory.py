@@ -8,7 +8,7 @@ consistent answer. How rows come about is not decided here.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from backends.types import Channel, ServedModel
+from backends.types import BackendSpec, Channel, ServedModel
 from tokenizer_pool.types import Kind
 
 
@@ -27,9 +27,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One backend: whether it takes traffic, what it serves, and how it wants each model's
-    prompts. Without standings nobody knows yet what it serves."""
+    """One backend: where it is, whether it takes traffic, what it serves, and how it wants each
+    model's prompts. Without standings nobody knows yet what it serves."""
 
+    spec: BackendSpec | None = None
     ready: bool = False
     models: tuple[ServedModel, ...] = ()
     standings: Mapping[str, Standing] = field(default_factory=dict)

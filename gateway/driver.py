@@ -27,7 +27,7 @@ _ENDS = (Finished, Failed, Abandoned)
 
 
 class Driver:
-    """One scheduler on one event loop; a `gate.Brain` for the requests of this process."""
+    """One scheduler on one event loop; a `gate.Admitter` for the requests of this process."""
 
     def __init__(self, settings: Settings, on_decision: Callable[[Decided], None]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -25,7 +25,7 @@ Answer = Dispatch | Reject | Cancel
 Report = FirstToken | Progress | Finished | Failed | Abandoned
 
 
-class Brain(Protocol):
+class Admitter(Protocol):
     """The scheduler as the request path sees it.
 
     `answer` is called with one Dispatch or Reject, perhaps before `submit` returns, and with
@@ -46,7 +46,7 @@ class Permit:
 
     __slots__ = ("_brain", "_released", "backend", "service_class", "ticket_id")
 
-    def __init__(self, brain: Brain, dispatch: Dispatch) -> None:
+    def __init__(self, brain: Admitter, dispatch: Dispatch) -> None:
         self._brain = brain
         self._released = False
         self.ticket_id = dispatch.ticket_id
@@ -95,7 +95,7 @@ class _Wait:
 class Gate:
     """Lets a request through when the brain says where to."""
 
-    def __init__(self, brain: Brain) -> None:
+    def __init__(self, brain: Admitter) -> None:
         self._brain = brain
         self._loop = asyncio.get_running_loop()
 

@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 
+from backends.client import Client
 from backends.errors import BackendError
-from backends.fleet import Fleet
 from backends.stream import Stream
 from backends.types import Timeouts
 from gateway.directory import Directory
@@ -41,13 +42,21 @@ _SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
 _PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 
 
+class Upstream(Protocol):
+    """The clients of the backends, and who wants to know of their failures."""
+
+    def client(self, name: str) -> Client: ...
+
+    def report_failure(self, name: str, error: BackendError) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What shaping a request needs; wired by the composition root."""
+    """What shaping a request needs; wired by the composition root. `name` begins ticket ids."""
 
     pool: TokenizerPool
     gate: Gate
-    fleet: Fleet
+    upstream: Upstream
     directory: Directory
     retries: RetryBudget
     timeouts: Timeouts
@@ -55,6 +64,7 @@ class Parts:
     observe: Callable[[RequestRecord], None]
     retried: Callable[[], None]
     expose_timings: bool
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +128,7 @@ class Handlers:
                 await self._attempt(call, avoid)
             except (BackendError, EngineBusy) as error:
                 if isinstance(error, BackendError):
-                    self._parts.fleet.report_failure(error.backend, error)
+                    self._parts.upstream.report_failure(error.backend, error)
                 avoid |= {error.backend}
                 if call.exchange.started or not self._may_retry(call.prompt.model, avoid):
                     raise
@@ -135,7 +145,7 @@ class Handlers:
         """Hold one permit for one stream, from dispatch to whatever ends the stream."""
         story, prompt = call.story, call.prompt
         ticket = Ticket(
-            id=str(next(self._numbers)),
+            id=f"{self._parts.name}{next(self._numbers)}",
             model=prompt.model,
             prompt_tokens=prompt.prompt_tokens,
             max_tokens=prompt.max_tokens or 0,
@@ -161,7 +171,7 @@ class Handlers:
         to understand."""
         ids = self._parts.directory.takes_ids(backend, call.prompt.model, call.kind)
         call.story.channel = "ids" if ids and call.prompt.ids else "text"
-        stream = await self._parts.fleet.client(backend).open(
+        stream = await self._parts.upstream.client(backend).open(
             _PATHS[call.kind],
             call.prompt.body(ids=ids),
             timeouts=self._parts.timeouts,

@@ -15,7 +15,7 @@ from backends.types import State
 from gateway.record import RequestRecord
 from scheduler.events import Decided
 from scheduler.snapshot import Snapshot
-from tokenizer_pool.pool import TokenizerPool
+from tokenizer_pool.types import PoolReport
 
 # 5 ms is a warm prefix-cached prompt, 60 s a very long one on a full engine; 0.2 and 0.6 are
 # the targets that operators alert on.
@@ -119,12 +119,12 @@ class StateCollector(Collector):
         self,
         snapshot: Callable[[], Snapshot],
         fleet: Fleet,
-        pool: TokenizerPool,
+        report: Callable[[], PoolReport],
         redis_up: Callable[[], bool | None],
     ) -> None:
         self._snapshot = snapshot
         self._fleet = fleet
-        self._pool = pool
+        self._report = report
         self._redis_up = redis_up
 
     def describe(self) -> Iterable[Metric]:
@@ -201,7 +201,7 @@ class StateCollector(Collector):
         yield tokens
 
     def _tokenizers(self) -> Iterator[Metric]:
-        report = self._pool.report()
+        report = self._report()
         yield _gauge(
             "forebay_tokenizer_engine_info",
             "1; the engines that serve the model.",

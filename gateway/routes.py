@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from gateway.errors import ClientError, to_client_error
 from gateway.exchange import Exchange
 from gateway.handlers import Handlers
-from gateway.metrics import Metrics
-from gateway.status import Status
 from gateway.tokenization import Tokenization
 from tokenizer_pool.types import Kind
 
@@ -19,15 +18,22 @@ _JSON = [(b"content-type", b"application/json")]
 _PROMETHEUS = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 
 
+class About(Protocol):
+    """What the gateway says about itself: ready-made bodies, from whoever knows."""
+
+    async def models(self) -> bytes: ...
+
+    async def ready(self) -> tuple[bool, bytes]: ...
+
+    async def metrics(self) -> bytes: ...
+
+
 class Routes:
     """Finds the endpoint of an exchange and runs it."""
 
-    def __init__(
-        self, handlers: Handlers, tokenization: Tokenization, status: Status, metrics: Metrics
-    ) -> None:
+    def __init__(self, handlers: Handlers, tokenization: Tokenization, about: About) -> None:
         self._handlers = handlers
-        self._status = status
-        self._metrics = metrics
+        self._about = about
         self._table: dict[str, tuple[str, Endpoint]] = {
             "/v1/chat/completions": ("POST", self._chat),
             "/v1/completions": ("POST", self._completions),
@@ -69,14 +75,14 @@ class Routes:
         await self._handlers.shape(exchange, Kind.COMPLETION)
 
     async def _models(self, exchange: Exchange) -> None:
-        exchange.respond(200, self._status.models(), _JSON)
+        exchange.respond(200, await self._about.models(), _JSON)
 
     async def _health(self, exchange: Exchange) -> None:
         exchange.respond(200, b'{"status":"ok"}', _JSON)
 
     async def _ready(self, exchange: Exchange) -> None:
-        is_ready, body = self._status.ready()
+        is_ready, body = await self._about.ready()
         exchange.respond(200 if is_ready else 503, body, _JSON)
 
     async def _scrape(self, exchange: Exchange) -> None:
-        exchange.respond(200, self._metrics.render(), _PROMETHEUS)
+        exchange.respond(200, await self._about.metrics(), _PROMETHEUS)

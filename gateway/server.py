@@ -37,10 +37,15 @@ class HttpServer:
         """Seconds on the monotonic clock; uvloop's own clock only counts milliseconds."""
         return time.monotonic()
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Start accepting; returns the port (useful when 0 was asked for)."""
+    async def listen(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None, shared: bool = False
+    ) -> int:
+        """Start accepting; returns the port (useful when 0 was asked for).
+
+        `shared`: other processes listen there, too, and the kernel spreads connections over them.
+        """
         self._listener = await self._loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=4096
+            lambda: Connection(self), host, port, ssl=tls, backlog=4096, reuse_port=shared or None
         )
         self._sweeper = self._loop.call_later(SWEEP_INTERVAL, self._sweep)
         return int(self._listener.sockets[0].getsockname()[1])

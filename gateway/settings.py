@@ -4,11 +4,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from backends.settings import FleetSettings, WarmSettings
 from backends.types import BackendSpec, BackendStatus, State, Timeouts
 from gateway.config import Config
 from gateway.http_types import HttpLimits
 from scheduler.model import AffinitySpec, Backend, BackendState, BurstSpec, ClassSpec, Settings
 from tokenizer_pool.prefix import BLOCK
+from tokenizer_pool.types import PoolSettings
 
 _STATES = {
     State.PROBING: BackendState.WARMING,
@@ -59,6 +61,29 @@ def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Ba
     if status.prefill_rate is not None:
         backend = replace(backend, prefill_rate=status.prefill_rate)
     return backend
+
+
+def fleet_settings(config: Config) -> FleetSettings:
+    # A prompt of a typical length for each class: half its bound, or one full prefill step.
+    lengths = {
+        name: spec.max_prompt_tokens // 2 if spec.max_prompt_tokens else 2048
+        for name, spec in config.classes.items()
+    }
+    warm = WarmSettings(
+        requests=config.warm.requests,
+        keep_after=config.warm.keep_warm_after,
+        prompt_tokens=lengths,
+    )
+    return FleetSettings(warm=warm)
+
+
+def pool_settings(config: Config) -> PoolSettings:
+    cache = config.tokenizer.cache_dir or default_cache_dir()
+    return PoolSettings(
+        cache_dir=cache / "tokenizers",
+        workers=config.tokenizer.workers,
+        segment_cache_bytes=config.tokenizer.segment_cache,
+    )
 
 
 def stream_timeouts(config: Config) -> Timeouts:

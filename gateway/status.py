@@ -90,3 +90,20 @@ def _standing(standing: Standing) -> dict[str, str]:
         "completions": standing.completions.value,
         "reason": standing.reason,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatus:
+    """The `routes.About` of a process that is its own brain."""
+
+    status: Status
+    render_metrics: Callable[[], bytes]
+
+    async def models(self) -> bytes:
+        return self.status.models()
+
+    async def ready(self) -> tuple[bool, bytes]:
+        return self.status.ready()
+
+    async def metrics(self) -> bytes:
+        return self.render_metrics()

@@ -1,0 +1,122 @@
+"""What decides, put together: scheduler, backends' lives, catalogue, control.
+
+There is one on a machine, however many processes relay (`node`). Requests reach it through
+`gate.Admitter`; it never sees one's text.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backends.fleet import Fleet
+from backends.types import BackendStatus, Load
+from gateway.catalogue import Catalogue, Tokenizers
+from gateway.config import Config
+from gateway.control import Control
+from gateway.driver import Driver
+from gateway.metrics import Metrics, StateCollector
+from gateway.settings import backend_specs, fleet_settings, scheduler_settings
+from gateway.status import Status
+from gateway.tasks import Tasks
+from scheduler.events import Decided, LoadSeen, SettingsChanged
+from tokenizer_pool.types import PoolReport
+
+log = logging.getLogger("forebay.brain")
+decisions = logging.getLogger("forebay.decisions")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the brain needs of the process or processes around it.
+
+    `published` hears the name of each backend whose row in the directory is new, `reconfigured`
+    each new effective configuration.
+    """
+
+    tokenizers: Tokenizers
+    report: Callable[[], PoolReport]
+    draining: Callable[[], bool]
+    published: Callable[[str], None]
+    reconfigured: Callable[[Config], None]
+
+
+class Brain:
+    """The parts, wired; `driver` is the way in for requests."""
+
+    def __init__(
+        self, config: Config, tasks: Tasks, metrics: Metrics, surroundings: Surroundings
+    ) -> None:
+        self._tasks = tasks
+        self._metrics = metrics
+        self._reconfigured = surroundings.reconfigured
+        self.driver = Driver(scheduler_settings(config), self._decided)
+        self.fleet = Fleet(
+            backend_specs(config),
+            fleet_settings(config),
+            self._status_changed,
+            tasks.spawn,
+            on_load=self._load_seen,
+        )
+        self.catalogue = Catalogue(
+            config,
+            surroundings.tokenizers,
+            tokenize=self.fleet.tokenize,
+            apply=self.driver.apply,
+            published=surroundings.published,
+            spawn=tasks.spawn,
+        )
+        self.control = Control(config, self._accepted, self._rejected)
+        self.status = Status(
+            catalogue=self.catalogue,
+            control=self.control,
+            statuses=self.fleet.statuses,
+            snapshot=self.driver.snapshot,
+            tokenizers=surroundings.report,
+            draining=surroundings.draining,
+            started=time.time(),
+        )
+        metrics.registry.register(
+            StateCollector(
+                self.driver.snapshot, self.fleet, surroundings.report, lambda: self.control.up
+            )
+        )
+
+    async def start(self) -> None:
+        """Let the fleet get ready, and follow the operators' keys."""
+        await self.fleet.start()
+        self._tasks.spawn("control", self.control.follow())
+
+    async def stop(self) -> None:
+        await self.fleet.stop()
+
+    def distrust(self, backend: str, model: str, reason: str) -> None:
+        self.catalogue.distrust(backend, model, reason)
+
+    # how the parts tell each other
+
+    def _status_changed(self, status: BackendStatus) -> None:
+        log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
+        self.catalogue.status_changed(status)
+
+    def _load_seen(self, load: Load) -> None:
+        self.driver.apply(
+            LoadSeen(load.backend, load.running, load.waiting, load.kv_usage, load.preemptions)
+        )
+
+    def _decided(self, decision: Decided) -> None:
+        self._metrics.decided(decision)
+        decisions.info(
+            "pool %s: limit %d → %d, %s (%s)",
+            *(decision.pool, decision.before, decision.after, decision.what, decision.cause),
+        )
+
+    def _accepted(self, config: Config) -> None:
+        self._metrics.settings_accepted.inc()
+        self.driver.apply(SettingsChanged(scheduler_settings(config)))
+        self.catalogue.reconfigure(config)
+        self._reconfigured(config)
+
+    def _rejected(self, reasons: dict[str, str]) -> None:
+        if reasons:
+            self._metrics.settings_rejected.inc()

@@ -1,0 +1,81 @@
+"""What serves requests, put together: HTTP server, tokenizer pool, handlers, records.
+
+One process has one of these, and a node as many as it has relay processes. What it needs to be
+told and decided by others is in `Neighbours`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.config import Config
+from gateway.directory import Directory
+from gateway.gate import Admitter, Gate
+from gateway.handlers import Handlers, Parts, Upstream
+from gateway.log import RequestLog
+from gateway.metrics import Metrics
+from gateway.record import RequestRecord
+from gateway.retry import RetryBudget
+from gateway.routes import About, Routes
+from gateway.server import HttpServer
+from gateway.settings import http_limits, stream_timeouts
+from gateway.tasks import Tasks
+from gateway.tokenization import Tokenization
+from gateway.watchdog import Watchdog
+from tokenizer_pool.pool import TokenizerPool
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Tokenizers, brain and backends, as far as serving requests needs them.
+
+    `name` begins every ticket's id: two fronts of one brain must have different ones.
+    """
+
+    pool: TokenizerPool
+    admitter: Admitter
+    directory: Directory
+    upstream: Upstream
+    about: About
+    distrust: Callable[[str, str, str], None]
+    name: str = ""
+
+
+class Front:
+    """One listening address with all that answers there."""
+
+    def __init__(self, config: Config, tasks: Tasks, metrics: Metrics, around: Neighbours) -> None:
+        self._config = config
+        self._pool = around.pool
+        self._metrics = metrics
+        self._request_log = RequestLog(config.request_log) if config.request_log else None
+        parts = Parts(
+            pool=around.pool,
+            gate=Gate(around.admitter),
+            upstream=around.upstream,
+            directory=around.directory,
+            retries=RetryBudget(config.retry_share),
+            timeouts=stream_timeouts(config),
+            watchdog=Watchdog(around.distrust, metrics.parity_differs),
+            observe=self._observe,
+            retried=metrics.retries.inc,
+            expose_timings=config.expose_timings,
+            name=around.name,
+        )
+        tokenization = Tokenization(around.pool, around.directory)
+        routes = Routes(Handlers(parts), tokenization, around.about)
+        self.server = HttpServer(routes, http_limits(config), tasks.spawn)
+
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Begin to serve; returns the port. `shared`: other processes listen there, too."""
+        return await self.server.listen(host, port, shared=shared)
+
+    async def stop(self) -> None:
+        await self.server.drain(0.0)
+        await self._pool.stop()
+        if self._request_log is not None:
+            await self._request_log.close()
+
+    def _observe(self, record: RequestRecord) -> None:
+        self._metrics.observe(record)
+        if self._request_log is not None:
+            self._request_log.write(record)
