@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from backends.connection import Connection
 from backends.errors import ConnectFailed, ConnectionsExhausted, ConnectTimeout, StreamBroken
+from backends.patience import Patience
 from backends.stream import Stream
 from backends.types import BackendSpec, Timeouts
 
@@ -134,8 +135,11 @@ class Client:
 
     async def until_unused(self, within: float) -> bool:
         """Wait until no exchange is open; False when it took longer than so many seconds."""
-        self._unused = asyncio.Event()
-        self._note_unused()
+        if not self.in_flight:
+            return True
+        if self._unused is None:
+            self._unused = asyncio.Event()
+        self._unused.clear()
         try:
             async with asyncio.timeout(within):
                 await self._unused.wait()
@@ -145,7 +149,8 @@ class Client:
 
     async def close(self) -> None:
         """Close every connection, in use or not, and wait until the sockets are gone."""
-        self._emptied = asyncio.Event()
+        if self._emptied is None:
+            self._emptied = asyncio.Event()
         for connection in [*self._busy, *self._idle]:
             connection.close()
         if self._idle_timer is not None:
@@ -219,7 +224,7 @@ class Client:
             raise ConnectionsExhausted(name, f"{self.limits.connections} connections in use")
         self._connecting += 1
         try:
-            async with asyncio.timeout(timeouts.connect):
+            async with Patience(timeouts.connect):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(name, self, self.limits.head),
                     self._host,

@@ -87,3 +87,32 @@ class NotServing(BackendError):
     """A probe or warm-up did not get the answers that a serving backend gives."""
 
     phase = "probe"
+
+
+_KINDS: dict[str, type[BackendError]] = {
+    kind.__name__: kind
+    for kind in (
+        BackendError,
+        ConnectError,
+        ConnectFailed,
+        ConnectTimeout,
+        ConnectionsExhausted,
+        PhaseTimeout,
+        FirstTokenTimeout,
+        TokenGapTimeout,
+        TotalTimeout,
+        StreamBroken,
+        BadResponse,
+        NotServing,
+    )
+}
+
+
+def to_wire(error: BackendError) -> tuple[str, str, str]:
+    """Kind, backend and message, for another process of this version; `from_wire` reads it."""
+    return type(error).__name__, error.backend, error.message
+
+
+def from_wire(kind: str, backend: str, message: str) -> BackendError:
+    """The error that `to_wire` took apart. KeyError for a kind that does not exist."""
+    return _KINDS[kind](backend, message)

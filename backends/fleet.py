@@ -1,31 +1,42 @@
-"""All backends of this process: one client, one probe and one supervised life each.
+"""All backends: one client, one probe and one supervised life each.
 
-Lives here: construction, lookup by name, start and stop. Not here: what happens to one backend
-(`lifecycle`), and which backend gets a request (the scheduler).
+Lives here: construction, lookup by name, coming and going, start and stop. Not here: what happens
+to one backend (`lifecycle`), and which backend gets a request (the scheduler).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
 
 from backends.client import Client
 from backends.errors import BackendError
-from backends.lifecycle import Lifecycle
+from backends.lifecycle import Lifecycle, Tools
 from backends.probe import Probe
 from backends.scrape import Scrape
 from backends.settings import FleetSettings
+from backends.traffic import TrafficReports
 from backends.types import BackendSpec, BackendStatus, Load, OwnTraffic, State
+from backends.upstreams import Spawn, Upstreams
+from backends.warm import Warmer
 
-Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+@dataclass(slots=True)
+class _Member:
+    life: Lifecycle
+    scrape: Scrape
+    living: asyncio.Task[None] | None
+    scraping: asyncio.Task[None]
 
 
 class Fleet:
     """The backends by name.
 
     `on_change` is called from the event loop with each new status, `on_load` with each reading of
-    a READY backend's metrics.
+    a READY backend's metrics. Relay processes that carry traffic, if there are any, tell of it in
+    `reports`, and of what they meet to `answered` and `report_failure`.
     """
 
     def __init__(
@@ -39,91 +50,151 @@ class Fleet:
         rng: Random | None = None,
     ) -> None:
         """Raises ValueError for a bad URL or a name that occurs twice."""
-        self._clients = {spec.name: Client(spec, settings.client) for spec in specs}
-        if len(self._clients) != len(specs):
-            raise ValueError("two backends have the same name")
         self._settings = settings
         self._on_change = on_change
         self._on_load = on_load
         self._spawn = spawn
         self._rng = rng or Random()
-        self._lives: dict[str, Lifecycle] = {}
-        self._scrapes: dict[str, Scrape] = {}
-        self._living: dict[str, asyncio.Task[None]] = {}
-        self._aiding: list[asyncio.Task[None]] = []
+        self.reports = TrafficReports()
+        self._members: dict[str, _Member] = {}
+        self._upstreams = Upstreams(
+            settings.client, spawn, on_answer=self.answered, on_failure=self.report_failure
+        )
+        self._waiting = {spec.name: (spec, self._upstreams.add(spec)) for spec in specs}
 
     async def start(self) -> None:
         """Begin to probe; returns at once. `on_change` tells of each backend that gets READY."""
-        for name, client in self._clients.items():
-            probe = Probe(client.spec, timeout=self._settings.probe_timeout)
-            life = Lifecycle(
-                client,
-                probe,
-                self._settings,
-                self._on_change,
-                has_peer=partial(self._has_peer, name),
-                rng=self._rng,
-            )
-            self._lives[name] = life
-            scrape = Scrape(life, self._settings.scrape, self._on_load)
-            self._scrapes[name] = scrape
-            self._living[name] = self._spawn(f"backend-{name}", life.run())
-            self._aiding += [
-                self._spawn(f"scrape-{name}", scrape.run()),
-                self._spawn(f"connections-{name}", life.keep_connected()),
-            ]
+        waiting, self._waiting = self._waiting, {}
+        for spec, client in waiting.values():
+            self._begin(spec, client)
 
     async def stop(self) -> None:
         """End all lives and close every connection; streams still open break."""
-        await _end([*self._living.values(), *self._aiding])
-        for life in self._lives.values():
-            await life.probe.close()
-            await life.client.close()
+        await asyncio.gather(*(self._end(member) for member in self._members.values()))
+        await self._upstreams.stop()
+
+    def add(self, spec: BackendSpec) -> None:
+        """Take one more backend in, now. Raises ValueError for a bad URL or a taken name."""
+        self._begin(spec, self._upstreams.add(spec))
+
+    async def remove(self, name: str, within: float) -> bool:
+        """Drain a backend, and forget it when its streams have ended or `within` seconds are over.
+
+        True when all had ended. KeyError for a name that is not there (any more).
+        """
+        traffic = self._members[name].life.traffic
+        unused = await self.drain(name, within)
+        while unused:
+            await asyncio.sleep(self._settings.linger)
+            if not traffic.in_flight:
+                break
+            unused = await self.drain(name, within)
+        member = self._members.pop(name, None)
+        if member is not None:
+            await self._end(member)
+            await self._upstreams.remove(name, within=0)
+            self.reports.end(name)
+        return unused
+
+    def update(self, spec: BackendSpec) -> None:
+        """Change the classes, limit or weight of a backend that stays the same server."""
+        self._members[spec.name].life.respecify(spec)
 
     async def drain(self, name: str, within: float) -> bool:
         """Send nothing new to a backend, and wait at most so many seconds for its streams to end.
 
         True when none is left. It stays DRAINING, unprobed and not kept warm, until `readmit`.
         """
-        self._lives[name].drain()
-        await _end([self._living.pop(name)] if name in self._living else [])
-        return await self._clients[name].until_unused(within)
+        member = self._members[name]
+        member.life.drain()
+        living, member.living = member.living, None
+        if living is not None:
+            await _cancelled(living)
+        return await member.life.traffic.until_unused(within)
 
     def readmit(self, name: str) -> None:
         """Take a drained backend back: it is probed and warmed as a new one is."""
-        if name not in self._living:
-            self._living[name] = self._spawn(f"backend-{name}", self._lives[name].run())
+        member = self._members[name]
+        if member.living is None:
+            member.living = self._spawn(f"backend-{name}", member.life.run())
 
     def client(self, name: str) -> Client:
-        """The client of a backend; KeyError for a name that is not configured."""
-        return self._clients[name]
+        """The client of a backend; ConnectFailed for a name that is not there (any more)."""
+        return self._upstreams.client(name)
 
     def statuses(self) -> tuple[BackendStatus, ...]:
-        """The present status of each backend, in the configured order."""
-        return tuple(life.status for life in self._lives.values())
+        """The present status of each backend, in the order in which they came."""
+        return tuple(member.life.status for member in self._members.values())
 
     def loads(self) -> tuple[Load, ...]:
         """The last reading of each backend's own metrics, as far as there was one."""
-        return tuple(s.last for s in self._scrapes.values() if s.last is not None)
+        readings = (member.scrape.last for member in self._members.values())
+        return tuple(load for load in readings if load is not None)
 
     def own_traffic(self) -> dict[str, OwnTraffic]:
         """What warming and keeping warm has cost each backend."""
+        warmers = {name: member.life.warmer for name, member in self._members.items()}
         return {
-            name: OwnTraffic(life.warmer.requests, life.warmer.prompt_tokens)
-            for name, life in self._lives.items()
+            name: OwnTraffic(warmer.requests, warmer.prompt_tokens)
+            for name, warmer in warmers.items()
         }
 
+    def answered(self, name: str, status: int) -> None:
+        """A request was answered by a backend, here or in a relay process. Nothing for one that is
+        gone."""
+        if name in self._members:
+            self._members[name].life.answered(status)
+
     def report_failure(self, name: str, error: BackendError) -> None:
-        """Tell of an error that a request met.
+        """Tell of an error that a request met, here or in a relay process.
 
         Without a connection the backend is DOWN before this returns; any other error has it
-        checked at once.
+        checked at once. Nothing for one that is gone.
         """
-        self._lives[name].report_failure(error)
+        if name in self._members:
+            self._members[name].life.report_failure(error)
+
+    async def tokenize(self, name: str, model: str, **question: Any) -> list[int] | None:
+        """What the backend's own `/tokenize` makes of `prompt=` or `messages=` (and `tools=`).
+
+        None when it is not offered or refuses the question; raises NotServing without an answer,
+        and KeyError for a backend that is gone.
+        """
+        return await self._members[name].life.probe.tokenize(model, **question)
+
+    def _begin(self, spec: BackendSpec, client: Client) -> None:
+        traffic = self.reports.begin(spec.name, client)
+        life = Lifecycle(
+            Tools(
+                traffic,
+                Probe(spec, timeout=self._settings.probe_timeout),
+                Warmer(client, self._settings.warm, self._rng),
+            ),
+            self._settings,
+            self._changed,
+            has_peer=partial(self._has_peer, spec.name),
+            rng=self._rng,
+        )
+        scrape = Scrape(life, self._settings.scrape, self._on_load)
+        self._members[spec.name] = _Member(
+            life,
+            scrape,
+            self._spawn(f"backend-{spec.name}", life.run()),
+            self._spawn(f"scrape-{spec.name}", scrape.run()),
+        )
+
+    def _changed(self, status: BackendStatus) -> None:
+        self._upstreams.keep_ready(status.spec.name, ready=status.state is State.READY)
+        self._on_change(status)
+
+    async def _end(self, member: _Member) -> None:
+        tasks = (member.living, member.scraping)
+        await asyncio.gather(*(_cancelled(task) for task in tasks if task is not None))
+        await member.life.probe.close()
 
     def _has_peer(self, name: str) -> bool:
         """Whether another READY backend serves a class and a model of this one."""
-        own = self._lives[name].status
+        own = self._members[name].life.status
         return any(
             other.spec.name != name
             and other.state is State.READY
@@ -136,18 +207,10 @@ class Fleet:
             for other in self.statuses()
         )
 
-    async def tokenize(self, name: str, model: str, **question: Any) -> list[int] | None:
-        """What the backend's own `/tokenize` makes of `prompt=` or `messages=` (and `tools=`).
 
-        None when it is not offered or refuses the question; raises NotServing without an answer.
-        """
-        return await self._lives[name].probe.tokenize(model, **question)
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _models(status: BackendStatus) -> frozenset[str]:

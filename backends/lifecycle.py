@@ -10,20 +10,30 @@ Lives here: the transitions, and when to ask for a sign of life. Not here: what 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
+from time import monotonic
 
 from backends.breaker import Breaker
 from backends.channels import prove
-from backends.client import Client
 from backends.errors import BackendError, ConnectError, ConnectionsExhausted, NotServing
 from backends.probe import Probe
 from backends.settings import FleetSettings
-from backends.types import BackendStatus, Capabilities, State, Timeouts
+from backends.traffic import Traffic
+from backends.types import BackendSpec, BackendStatus, Capabilities, State
 from backends.warm import Warmer
 
 FAILED_STATUSES = frozenset((500, 502, 504))
 """Answers that count as failures of the backend; 503 says that it is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a life asks its server with, and what it knows of its traffic."""
+
+    traffic: Traffic
+    probe: Probe
+    warmer: Warmer
 
 
 class Lifecycle:
@@ -36,18 +46,18 @@ class Lifecycle:
 
     def __init__(
         self,
-        client: Client,
-        probe: Probe,
+        tools: Tools,
         settings: FleetSettings,
         on_change: Callable[[BackendStatus], None],
         *,
         has_peer: Callable[[], bool],
         rng: Random,
     ) -> None:
-        self.client = client
-        self.probe = probe
-        self.warmer = Warmer(client, settings.warm, rng)
-        self.status = BackendStatus(client.spec, State.PROBING, None, "not probed yet")
+        self.name = tools.probe.spec.name
+        self.traffic = tools.traffic
+        self.probe = tools.probe
+        self.warmer = tools.warmer
+        self.status = BackendStatus(tools.probe.spec, State.PROBING, None, "not probed yet")
         self.proofs = 0
         self._settings = settings
         self._on_change = on_change
@@ -60,13 +70,12 @@ class Lifecycle:
         self._ramp: asyncio.TimerHandle | None = None
         self._lost: BackendError | None = None
         self._suspected = False
-        client.on_answer = self._answered
 
     async def run(self) -> None:
         """Live until cancelled."""
         failures = 0
         while True:
-            started = self._loop.time()
+            started = monotonic()
             try:
                 await self._become_ready()
                 await self._watch()
@@ -74,20 +83,10 @@ class Lifecycle:
                 self._become(State.DOWN, error.message)
             else:
                 continue
-            if self._loop.time() - started >= self._settings.backoff_max:
+            if monotonic() - started >= self._settings.backoff_max:
                 failures = 0
             await asyncio.sleep(backoff(failures, self._settings, self._rng))
             failures += 1
-
-    async def keep_connected(self) -> None:
-        """Keep spare connections young while READY, until cancelled; notices a dead server, too."""
-        while True:
-            await asyncio.sleep(self.client.limits.idle / 2)
-            if self.status.state is State.READY:
-                try:
-                    await self.client.renew(Timeouts())
-                except ConnectError as error:
-                    self.report_failure(error)
 
     def report_failure(self, error: BackendError) -> None:
         """Traffic saw this. Without a connection it is DOWN at once; else it is asked at once."""
@@ -98,25 +97,31 @@ class Lifecycle:
         else:
             self._failed(error.message)
 
+    def answered(self, status: int) -> None:
+        """A request of traffic was answered with this status."""
+        if status in FAILED_STATUSES:
+            self._failed(f"answered {status}")
+        else:
+            self._breaker.succeeded(monotonic())
+
+    def respecify(self, spec: BackendSpec) -> None:
+        """Put in force what the operator says of the same server: its classes, limit, weight."""
+        self.status = replace(self.status, spec=spec)
+        self._on_change(self.status)
+
     def drain(self) -> None:
         """No new requests from now on; `run` is to be cancelled, and may be begun again later."""
         self._become(State.DRAINING, "draining")
 
     def restarted(self) -> None:
         """It is another process than the one that was proved: no traffic until it is, too."""
-        self._lose(NotServing(self.client.spec.name, "the server was restarted"))
-
-    def _answered(self, status: int) -> None:
-        if status in FAILED_STATUSES:
-            self._failed(f"answered {status}")
-        else:
-            self._breaker.succeeded(self._loop.time())
+        self._lose(NotServing(self.name, "the server was restarted"))
 
     def _failed(self, why: str) -> None:
         if self.status.state is not State.READY:
             return
-        if self._breaker.failed(self._loop.time()) and self._has_peer():
-            self._lose(NotServing(self.client.spec.name, f"fails too often, at last: {why}"))
+        if self._breaker.failed(monotonic()) and self._has_peer():
+            self._lose(NotServing(self.name, f"fails too often, at last: {why}"))
         else:
             self._suspected = True
             self._wake.set()
@@ -146,17 +151,17 @@ class Lifecycle:
     async def _watch(self) -> None:
         """Return when the server must be proved again; raise BackendError when it is lost."""
         strikes = 0
-        self._checked_at = self._loop.time()
+        self._checked_at = monotonic()
         while True:
             keep_warm = await self._until_check_is_due()
-            asked_at = self._loop.time()
+            asked_at = monotonic()
             try:
                 changed = await self._check(keep_warm=keep_warm)
             except ConnectError:
                 raise
             except BackendError:
                 # Tokens that came meanwhile prove more than an answer that did not.
-                strikes = 0 if self.client.heard_at > asked_at else strikes + 1
+                strikes = 0 if self.traffic.heard_at > asked_at else strikes + 1
                 if strikes >= self._settings.health_strikes:
                     raise
                 self._suspected = True
@@ -164,7 +169,7 @@ class Lifecycle:
                 strikes = 0
                 if changed:
                     return
-            self._checked_at = self._loop.time()
+            self._checked_at = monotonic()
 
     async def _until_check_is_due(self) -> bool:
         """Wait; True when the check that is due is an idle backend's keep-warm request.
@@ -175,7 +180,7 @@ class Lifecycle:
             if self._lost is not None:
                 raise self._lost
             due, keep_warm = self._next_check()
-            wait = due - self._loop.time()
+            wait = due - monotonic()
             if wait <= 0:
                 self._suspected = False
                 return keep_warm
@@ -186,10 +191,10 @@ class Lifecycle:
         """When the next check is due if nothing changes, and whether it is a keep-warm request."""
         if self._suspected:
             return self._checked_at + self._settings.backoff_first, False
-        idle_since, keep_after = self.client.idle_since, self._settings.warm.keep_after
+        idle_since, keep_after = self.traffic.idle_since, self._settings.warm.keep_after
         if idle_since is not None and keep_after is not None:
             return max(idle_since, self._checked_at) + keep_after, True
-        heard_at = max(self.client.heard_at, self._checked_at)
+        heard_at = max(self.traffic.heard_at, self._checked_at)
         return heard_at + self._settings.health_interval, False
 
     async def _check(self, *, keep_warm: bool) -> bool:
@@ -203,13 +208,13 @@ class Lifecycle:
         else:
             answer = await self.probe.one_token(path, model, within=within)
             if not (answer.ok or answer.busy):
-                raise NotServing(self.client.spec.name, f"{path} answered {answer.status}")
+                raise NotServing(self.name, f"{path} answered {answer.status}")
         version = await self.probe.version()
         return version is not None and version != found.version
 
     def _tokens(self, found: Capabilities) -> int:
         """The warm-up's prompt length; half the context at most, since it is only about so long."""
-        wanted = self._settings.warm.tokens_for(self.client.spec)
+        wanted = self._settings.warm.tokens_for(self.status.spec)
         longest = found.models[0].max_model_len
         return wanted if longest is None else min(wanted, longest // 2)
 

@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 
 from backends.errors import NotServing
+from backends.patience import Patience
 from backends.types import BackendSpec, ServedModel
 
 CHAT = "/v1/chat/completions"
@@ -53,11 +54,12 @@ class Probe:
         if spec.api_key is not None:
             headers["authorization"] = f"Bearer {spec.api_key}"
         self._url = spec.url.rstrip("/")
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._timeout = timeout
         self._session = aiohttp.ClientSession(
             headers=headers,
             # A fresh connection each time: that the server still accepts is part of the answer.
             connector=aiohttp.TCPConnector(force_close=True),
+            timeout=aiohttp.ClientTimeout(),  # none: `Patience` limits the whole
         )
 
     async def __aenter__(self) -> Self:
@@ -138,13 +140,15 @@ class Probe:
     async def _exchange(
         self, path: str, document: dict[str, Any] | None, within: float | None
     ) -> tuple[int, bytes]:
-        limits = self._timeout if within is None else aiohttp.ClientTimeout(total=within)
         method = "GET" if document is None else "POST"
         body = None if document is None else orjson.dumps(document)
         try:
-            async with self._session.request(
-                method, self._url + path, data=body, timeout=limits, allow_redirects=False
-            ) as response:
+            async with (
+                Patience(self._timeout if within is None else within),
+                self._session.request(
+                    method, self._url + path, data=body, allow_redirects=False
+                ) as response,
+            ):
                 data = bytearray()
                 async for piece in response.content.iter_any():
                     data += piece

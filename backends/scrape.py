@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from time import monotonic
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -58,16 +59,15 @@ class Scrape:
                 self._tell(values)
 
     def _tell(self, values: dict[str, list[float]]) -> None:
-        client = self._life.client
         started = values.get(STARTED)
         load = Load(
-            backend=client.spec.name,
-            at=asyncio.get_running_loop().time(),
+            backend=self._life.name,
+            at=monotonic(),
             running=int(sum(values[RUNNING])),
             waiting=int(sum(values.get(WAITING, ()))),
             kv_usage=max(values.get(KV_USAGE, ()), default=0.0),
             preemptions=int(sum(values.get(PREEMPTIONS, ()))),
-            in_flight=client.in_flight,
+            in_flight=self._life.traffic.in_flight,
             started_at=started[0] if started else None,
         )
         self.last = load

@@ -61,6 +61,9 @@ class FleetSettings:
 
     A backend that gets READY while another can do its work begins with `1 / ramp_steps` of its
     limit and gets the whole in that many steps over `ramp` seconds (0: at once).
+
+    One that is removed must have been without traffic for `linger`: a request may be on its way to
+    it, dispatched but not yet sent.
     """
 
     warm: WarmSettings = WarmSettings()
@@ -74,4 +77,5 @@ class FleetSettings:
     backoff_max: float = 5.0
     ramp: float = 10.0
     ramp_steps: int = 4
+    linger: float = 0.5
     breaker: BreakerSettings = field(default_factory=BreakerSettings)

@@ -82,7 +82,7 @@ class BackendStatus:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What an engine's own metrics said at `at`, on the event loop's clock.
+    """What an engine's own metrics said at `at`, on the monotonic clock.
 
     Requests `running` and `waiting` and `preemptions` (since the server's start) are sums over
     its engines, `kv_usage` (0 to 1) is the fullest one's. `in_flight` is our own count at that

@@ -63,8 +63,8 @@ async def fleet_of(
         yield fleet, watch
     finally:
         await fleet.stop()
-        for spec in specs:
-            assert fleet.client(spec.name).in_flight == 0
+        for status in fleet.statuses():
+            assert fleet.client(status.spec.name).in_flight == 0
 
 
 async def ask(fleet: Fleet, name: str = "b1") -> bytes:
