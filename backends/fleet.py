@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from backends.client import Client
-from backends.errors import BackendError
+from backends.errors import BackendError, NotServing
 from backends.lifecycle import Lifecycle, Tools
 from backends.probe import Probe
 from backends.scrape import Scrape
@@ -80,21 +80,23 @@ class Fleet:
     async def remove(self, name: str, within: float) -> bool:
         """Drain a backend, and forget it when its streams have ended or `within` seconds are over.
 
-        True when all had ended. KeyError for a name that is not there (any more).
+        True when it is gone; False when it was readmitted meanwhile, or another call removed it.
+        KeyError for a name that is not there.
         """
-        traffic = self._members[name].life.traffic
+        member = self._members[name]
         unused = await self.drain(name, within)
-        while unused:
+        while unused and member.living is None:
             await asyncio.sleep(self._settings.linger)
-            if not traffic.in_flight:
+            if not member.life.traffic.in_flight:
                 break
-            unused = await self.drain(name, within)
-        member = self._members.pop(name, None)
-        if member is not None:
-            await self._end(member)
-            await self._upstreams.remove(name, within=0)
-            self.reports.end(name)
-        return unused
+            unused = await member.life.traffic.until_unused(within)
+        if member.living is not None or self._members.get(name) is not member:
+            return False
+        del self._members[name]
+        await self._end(member)
+        await self._upstreams.remove(name, within=0)
+        self.reports.end(name)
+        return True
 
     def update(self, spec: BackendSpec) -> None:
         """Change the classes, limit or weight of a backend that stays the same server."""
@@ -158,8 +160,10 @@ class Fleet:
         """What the backend's own `/tokenize` makes of `prompt=` or `messages=` (and `tools=`).
 
         None when it is not offered or refuses the question; raises NotServing without an answer,
-        and KeyError for a backend that is gone.
+        also for a backend that is gone.
         """
+        if name not in self._members:
+            raise NotServing(name, "the backend was removed")
         return await self._members[name].life.probe.tokenize(model, **question)
 
     def _begin(self, spec: BackendSpec, client: Client) -> None:

@@ -73,9 +73,30 @@ async def test_a_stream_without_end_does_not_keep_a_leaving_backend() -> None:
         stream = await fleet.client("b1").open(
             "/v1/completions", b'{"stream": true, "prompt": ""}', timeouts=Timeouts()
         )
-        assert not await fleet.remove("b1", 0.05)
+        assert await fleet.remove("b1", 0.05)
         assert fleet.statuses() == ()
         stream.abort()
+
+
+async def test_a_leaving_backend_may_be_taken_back() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec(), settings=QUICK) as (fleet, watch):
+        await watch.until(State.READY)
+        removing = start(fleet.remove("b1", 5))
+        await watch.until(State.DRAINING)
+        before = len(watch.seen)
+        fleet.readmit("b1")
+        assert not await removing
+        await watch.until(State.READY, after=before)
+        assert b"prompt_tokens" in await ask(fleet)
+
+
+async def test_a_backend_is_removed_once_however_often_that_is_asked() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec(), settings=QUICK) as (fleet, watch):
+        await watch.until(State.READY)
+        both = await asyncio.gather(fleet.remove("b1", 5), fleet.remove("b1", 5))
+        assert sorted(both) == [False, True]
 
 
 async def test_what_relays_have_open_keeps_a_leaving_backend() -> None:
