@@ -27,7 +27,6 @@ class App:
                 report=self.pool.report,
                 draining=lambda: self.server.draining,
                 published=_nobody_else,
-                reconfigured=_nobody_else,
             ),
         )
         self.driver, self.fleet, self.catalogue = brain.driver, brain.fleet, brain.catalogue
@@ -67,5 +66,5 @@ class App:
         await self.tasks.stop()
 
 
-def _nobody_else(_news: object) -> None:
+def _nobody_else(_backend: str) -> None:
     """The request path reads the brain's own directory, in this very process."""

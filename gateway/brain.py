@@ -30,15 +30,13 @@ decisions = logging.getLogger("forebay.decisions")
 class Surroundings:
     """What the brain needs of the process or processes around it.
 
-    `published` hears the name of each backend whose row in the directory is new, `reconfigured`
-    each new effective configuration.
+    `published` hears the name of each backend whose row in the directory is new.
     """
 
     tokenizers: Tokenizers
     report: Callable[[], PoolReport]
     draining: Callable[[], bool]
     published: Callable[[str], None]
-    reconfigured: Callable[[Config], None]
 
 
 class Brain:
@@ -49,7 +47,6 @@ class Brain:
     ) -> None:
         self._tasks = tasks
         self._metrics = metrics
-        self._reconfigured = surroundings.reconfigured
         self.driver = Driver(scheduler_settings(config), self._decided)
         self.fleet = Fleet(
             backend_specs(config),
@@ -115,7 +112,6 @@ class Brain:
         self._metrics.settings_accepted.inc()
         self.driver.apply(SettingsChanged(scheduler_settings(config)))
         self.catalogue.reconfigure(config)
-        self._reconfigured(config)
 
     def _rejected(self, reasons: dict[str, str]) -> None:
         if reasons:

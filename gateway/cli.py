@@ -37,6 +37,9 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="A YAML file with more settings.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that serve requests; default: one for each core.")
+    ] = None,
     redis: Annotated[str | None, typer.Option(help="Redis with the operators' keys.")] = None,
     tokenizer: Annotated[
         list[str] | None,
@@ -54,6 +57,7 @@ def serve(
     given = {
         "host": host,
         "port": port,
+        "workers": workers,
         "redis": redis,
         "request_log": request_log,
         "expose_timings": expose_timings,

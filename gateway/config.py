@@ -125,6 +125,7 @@ class Config(Schema):
     tokenizer: TokenizerConfig = TokenizerConfig()
     warm: WarmConfig = WarmConfig()
     redis: str | None = None
+    workers: Annotated[int, Field(ge=1, le=256)] | None = None
     retry_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     drain_grace: Seconds = 30.0
     expose_timings: bool = False

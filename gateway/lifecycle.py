@@ -6,10 +6,12 @@ configured grace. A second one ends the grace at once.
 
 import asyncio
 import logging
+import os
 import signal
 
 from gateway.app import App
 from gateway.config import Config
+from gateway.node.node import Node
 
 log = logging.getLogger("forebay.lifecycle")
 
@@ -28,7 +30,7 @@ async def serve_until_stopped(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
-    app = App(config)
+    app = _gateway(config)
     try:
         try:
             port = await app.start()
@@ -51,3 +53,9 @@ async def serve_until_stopped(config: Config) -> None:
     finally:
         await app.stop()
         log.info("stopped")
+
+
+def _gateway(config: Config) -> App | Node:
+    """One process where that is all there is to gain, else a brain and its relay processes."""
+    count = config.workers or len(os.sched_getaffinity(0))
+    return App(config) if count == 1 else Node(config, count)
