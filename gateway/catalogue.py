@@ -17,7 +17,7 @@ from gateway.config import Config
 from gateway.directory import Directory, Row, Standing
 from gateway.parity import Tokenize, compare
 from gateway.settings import scheduler_backend
-from scheduler.events import BackendChanged
+from scheduler.events import BackendChanged, BackendRemoved
 from tokenizer_pool.errors import TokenizerUnavailable
 from tokenizer_pool.types import ModelReport, TokenizerSource, TokenList
 
@@ -66,7 +66,7 @@ class Catalogue:
         pool: Tokenizers,
         *,
         tokenize: Tokenize,
-        apply: Callable[[BackendChanged], None],
+        apply: Callable[[BackendChanged | BackendRemoved], None],
         published: Callable[[str], None],
         spawn: Spawn,
     ) -> None:
@@ -93,6 +93,13 @@ class Catalogue:
             self._spawn(f"settle-{name}", self._settle(entry, found))
         self._announce(entry)
 
+    def removed(self, backend: str) -> None:
+        """It is gone from the fleet: no request, and nobody who asks, hears of it any more."""
+        if self._entries.pop(backend, None) is not None:
+            self.directory.remove(backend)
+            self._published(backend)
+            self._apply(BackendRemoved(backend))
+
     def reconfigure(self, config: Config) -> None:
         """Put changed limits, weights and classes in force."""
         self._config = config
@@ -101,8 +108,10 @@ class Catalogue:
 
     def distrust(self, backend: str, model: str, reason: str) -> None:
         """Send a backend's prompts for a model as text until the backend is proved again."""
+        entry = self._entries.get(backend)
+        if entry is None:  # it was removed while its last answers came
+            return
         log.error("backend %s, model %s: text from now on: %s", backend, model, reason)
-        entry = self._entries[backend]
         entry.standings = entry.standings | {model: Standing(Channel.TEXT, Channel.TEXT, reason)}
         self._announce(entry)
 
@@ -135,7 +144,8 @@ class Catalogue:
     async def _settle(self, entry: _Entry, found: Capabilities) -> None:
         """Settle the channel of each model; a newer probe's findings make this one's void."""
         standings = {m.name: await self._stand(entry, found, m) for m in found.models}
-        if entry.settling is not found:
+        backend = entry.status.spec.name
+        if entry.settling is not found or self._entries.get(backend) is not entry:
             return
         entry.settled, entry.standings = found, standings
         for model, standing in standings.items():

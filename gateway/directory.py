@@ -68,8 +68,10 @@ class Directory:
         )
 
     def unexplored(self) -> list[str]:
-        """The backends of which nobody knows yet what they serve."""
-        return [name for name, row in self.rows.items() if not row.standings]
+        """The backends of which nobody knows yet what they serve. Where there is no backend at all
+        they have yet to be discovered, and nobody knows what those will serve."""
+        unknown = [name for name, row in self.rows.items() if not row.standings]
+        return unknown if self.rows else ["none was found yet"]
 
     def models(self) -> list[ServedModel]:
         """Every served model, with the longest context that a backend offers for it."""

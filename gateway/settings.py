@@ -47,8 +47,12 @@ def backend_specs(config: Config) -> list[BackendSpec]:
 
 
 def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Backend:
-    """A backend as the scheduler sees it: the operator's limits, the fleet's findings."""
-    own = config.backends[status.spec.name]
+    """A backend as the scheduler sees it: the operator's limits, the fleet's findings.
+
+    What the operators' keys say of a configured backend goes before what the fleet was told when
+    it began; of one that was discovered, its source says it.
+    """
+    own = config.backends.get(status.spec.name) or status.spec
     found = status.capabilities
     backend = Backend(
         name=status.spec.name,
