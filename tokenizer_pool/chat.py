@@ -6,6 +6,7 @@ normalised in `messages`, the template languages live in `templates`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from tokenizer_pool.eligibility import (
@@ -22,6 +23,7 @@ from tokenizer_pool.tools import Tool, ToolMemo, normalise_tools
 
 # vLLM drops arguments with these values before it renders.
 _UNSET: Final = (None, "auto")
+_ROLE: Final = itemgetter("role")
 
 
 class NeedsReference(Exception):
@@ -46,16 +48,17 @@ class ChatTemplate:
 
         `plain` says that all values are of kinds on which the engines were compared.
         """
-        draw = render_open if is_open else _render
         if self.fast is not None and plain and (self.fast_floats or not _has_floats(context)):
             try:
-                return draw(self.fast, context)
+                return render_open(self.fast, context) if is_open else self.fast.render(context)
             except TemplateRefused:
                 # Perhaps a feature that the fast engine lacks: the reference has the last word.
                 pass
         if self.reference is None:
             raise NeedsReference
-        return draw(self.reference, context)
+        if is_open:
+            return render_open(self.reference, context)
+        return self.reference.render(context)
 
 
 def _has_floats(context: Mapping[str, Any]) -> bool:
@@ -70,10 +73,6 @@ def _whole_float(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_whole_float, value.values()))
     return isinstance(value, list) and any(map(_whole_float, value))
-
-
-def _render(engine: TemplateEngine, context: Mapping[str, Any]) -> str:
-    return engine.render(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Chat:
         tools = self._tools(document)
         template = self.plain if tools is None else self.with_tools
         conversation = normalise(values["messages"], parts=template.wants_parts)
-        if not template.knows_developer:
+        if not template.knows_developer and "developer" in map(_ROLE, conversation):
             conversation = developer_as_system(conversation)
         arguments = _arguments(values)
         context = {
@@ -112,26 +111,31 @@ class Chat:
                 "continue_final_message needs add_generation_prompt to be false",
                 param="continue_final_message",
             )
-        plain = not document.exact and all(
-            isinstance(value, bool | int | str) for value in arguments.values()
+        plain = not document.exact and (
+            not arguments
+            or all(isinstance(value, bool | int | str) for value in arguments.values())
         )
         return template.render(context, plain=plain, is_open=is_open)
 
     def _tools(self, document: Document) -> list[Tool] | None:
         tools = document.values.get("tools")
-        if isinstance(tools, list) and not document.exact:
-            return self.memo.normalise(tools)
+        if tools is None:
+            return None
+        if document.tools is not None:
+            return self.memo.normalise(tools, document.tools)
         return normalise_tools(tools)
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     given = values.get("chat_template_kwargs") or {}
+    effort = values.get("reasoning_effort")
+    if not given and effort is None:
+        return {}
     if not isinstance(given, dict):
         raise InvalidRequest("chat_template_kwargs must be an object", param="chat_template_kwargs")
     if not RESERVED_TEMPLATE_ARGUMENTS.isdisjoint(given):
         raise Unproved(RESERVED_ARGUMENT)
     arguments = {name: value for name, value in given.items() if value not in _UNSET}
-    effort = values.get("reasoning_effort")
     if effort is not None:
         if not isinstance(effort, str):
             raise InvalidRequest("reasoning_effort must be a string", param="reasoning_effort")

@@ -122,7 +122,7 @@ _HARMLESS: Final = frozenset(
         "safety_identifier",
     ]
 )
-_CHAT_HARMLESS: Final = _HARMLESS | frozenset(
+_CHAT_HARMLESS: Final = _HARMLESS - _CHAT.keys() | frozenset(
     [
         "tools",
         "tool_choice",
@@ -188,6 +188,8 @@ NO_TOKENS: Final = Ineligible("the prompt has no tokens")
 def _verdict(
     document: Mapping[str, Any], rules: Mapping[str, _Rule], harmless: frozenset[str]
 ) -> Ineligible | None:
+    if document.keys() <= harmless:  # nearly always, in one call
+        return None
     for name, value in document.items():
         rule = rules.get(name)
         if rule is not None:

@@ -5,7 +5,7 @@ model is decided by parity; templates are rendered elsewhere.
 """
 
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import fastokens
 import numpy
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizer_pool.types import CacheReport
 
 Ids = NDArray[numpy.uint32]
+_LITTLE: Final = numpy.dtype("<u4")
 
 
 class EngineUnavailable(Exception):
@@ -89,7 +90,7 @@ class FastEncoder:
 
     def encode(self, text: str, *, special: bool) -> Ids:
         flat, _ = self._tokenizer.encode_batch_flat([text], add_special_tokens=special)
-        return numpy.frombuffer(flat, dtype="<u4")
+        return numpy.frombuffer(flat, _LITTLE)
 
     def cache_report(self) -> CacheReport:
         stats = self._tokenizer.segment_cache_stats()

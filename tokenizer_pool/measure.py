@@ -21,13 +21,15 @@ from tokenizer_pool import requests
 from tokenizer_pool.artifact import load_model
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.source import artifact_path
-from tokenizer_pool.types import Kind, PoolSettings, TokenizerSource
+from tokenizer_pool.types import Kind, PoolSettings, TokenizerSource, Wanted
 from tokenizer_pool.worker import settle_memory
 
 _MODEL: Final = "m"
 _EXTRACT_LIMIT: Final = 300.0
 _CACHE_BYTES: Final = 64 * 1024 * 1024
 _TICK: Final = 0.001
+# As the gateway asks where ids are proved for every backend of a model.
+_WANTED: Final = Wanted(text=False, usage=True)
 
 Prepare = Callable[[bytes], int]
 
@@ -40,7 +42,8 @@ def ours(directory: Path, cache: Path, *, cache_bytes: int) -> Prepare:
     settle_memory()
 
     def prepare(body: bytes) -> int:
-        return model.prepare(Kind.CHAT, requests.parse(body, Kind.CHAT)).prompt_tokens
+        document = requests.parse(body, Kind.CHAT)
+        return model.prepare(Kind.CHAT, document, _WANTED).prompt_tokens
 
     return prepare
 
@@ -127,7 +130,9 @@ class Mix:
     async def _back_to_back(self, until: float, client: int) -> None:
         number = client
         while time.perf_counter() < until:
-            await self._pool.prepare(Kind.CHAT, self._long[number % len(self._long)])
+            await self._pool.prepare(
+                Kind.CHAT, self._long[number % len(self._long)], wanted=_WANTED
+            )
             number += self._clients
             self._longs += 1
 
@@ -141,7 +146,7 @@ class Mix:
             due += 1 / self._rate
 
     async def _one(self, body: bytes, due: float) -> None:
-        await self._pool.prepare(Kind.CHAT, body)
+        await self._pool.prepare(Kind.CHAT, body, wanted=_WANTED)
         self._latencies.append((time.perf_counter() - due) * 1e3)
 
 

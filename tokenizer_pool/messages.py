@@ -163,14 +163,6 @@ def _extras(message: dict[str, Any], role: str) -> dict[str, Any]:
 
 
 def _message(message: Any, index: int, *, parts: bool) -> dict[str, Any]:
-    if not parts and isinstance(message, dict) and len(message) == 2:
-        # Nearly every message there is: a role that needs nothing done, and a string.
-        role, content = message.get("role"), message.get("content")
-        plain = isinstance(content, str) and (
-            role in _PLAIN_ROLES or (role == "system" and not content.startswith(_BILLING_HEADER))
-        )
-        if plain:
-            return {"role": role, "content": content}
     role = _role(message, index)
     content = message.get("content")
     if content is None and (role == "assistant" or "content" not in message):
@@ -190,7 +182,24 @@ def normalise(messages: list[Any], *, parts: bool) -> list[dict[str, Any]]:
 
     Raises InvalidRequest for what vLLM refuses, Unproved for what we do not know to be equal.
     """
-    return [_message(message, index, parts=parts) for index, message in enumerate(messages)]
+    if parts:
+        return [_message(message, index, parts=True) for index, message in enumerate(messages)]
+    normal = []
+    for index, message in enumerate(messages):
+        # Nearly every message there is: a role that needs nothing done, and a string.
+        if (
+            type(message) is dict
+            and len(message) == 2
+            and type(content := message.get("content")) is str
+            and (
+                (role := message.get("role")) in _PLAIN_ROLES
+                or (role == "system" and not content.startswith(_BILLING_HEADER))
+            )
+        ):
+            normal.append({"role": role, "content": content})
+        else:
+            normal.append(_message(message, index, parts=False))
+    return normal
 
 
 def _as_text(content: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tokenizer_pool import requests
+from tokenizer_pool import requests, upstream
 from tokenizer_pool.chat import Chat
 from tokenizer_pool.eligibility import (
     NO_TOKENIZER,
@@ -22,24 +22,25 @@ from tokenizer_pool.eligibility import (
     chat_verdict,
     completion_verdict,
 )
-from tokenizer_pool.engines import EncodeEngine, ReferenceEncoder, ids_json
+from tokenizer_pool.engines import EncodeEngine, Ids, ReferenceEncoder, ids_json
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.messages import estimate
 from tokenizer_pool.prefix import prefix_hashes, prefix_hashes_of
 from tokenizer_pool.requests import Document
 from tokenizer_pool.templates import TemplateRefused
-from tokenizer_pool.types import Kind, TokenizedPrompt, TokenList
+from tokenizer_pool.types import Kind, TokenizedPrompt, TokenList, Wanted
 
 _BYTES_PER_TOKEN: Final = 4
 _MAX_ID: Final = 2**32 - 1
+_BOTH: Final = Wanted()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Prompt:
-    """What is known of a prompt: its count, and its ids as JSON unless `verdict` forbids."""
+    """What is known of a prompt: its count, and its ids, which may travel if `verdict` is None."""
 
     count: int
-    ids: bytes
+    ids: Ids | list[int] | None = None
     verdict: Ineligible | None = None
     prefix: tuple[int, ...] = ()
 
@@ -59,18 +60,26 @@ class Model:
     completion_barrier: Ineligible | None = None
     counts_tool_calls: bool = False
 
-    def prepare(self, kind: Kind, document: Document) -> TokenizedPrompt:
-        """Count the prompt and assemble the upstream body in both channels.
+    def prepare(self, kind: Kind, document: Document, wanted: Wanted = _BOTH) -> TokenizedPrompt:
+        """Count the prompt and assemble the upstream bodies that are wanted.
 
         Raises InvalidRequest, or NeedsReference on the event loop.
         """
         stream = requests.wants_stream(document)
         max_tokens = requests.max_tokens(document, kind)
         prompt = self._chat(document) if kind is Kind.CHAT else self._completion(document.values)
-        prompt = _truncated(prompt, document.values.get("truncate_prompt_tokens"))
+        limit = document.values.get("truncate_prompt_tokens")
+        if limit is not None:
+            prompt = _truncated(prompt, limit)
         verdict = prompt.verdict
         if verdict is None and not prompt.count:
             verdict = NO_TOKENS
+        text, ids, asked = b"", b"", upstream.NOTHING
+        if verdict is None and wanted.ids:
+            head, asked = upstream.ids_head(document, kind, self.name, wanted)
+            ids = upstream.ids_body(kind, head, _listed(prompt.ids))
+        if wanted.text or not ids:
+            text = upstream.text_body(document, kind, self.name)
         return TokenizedPrompt(
             model=self.name,
             prompt_tokens=prompt.count,
@@ -78,9 +87,10 @@ class Model:
             stream=stream,
             exact=verdict is None or verdict.exact,
             ineligible=None if verdict is None else verdict.reason,
-            fields=requests.upstream_fields(document, self.name),
-            text=requests.text_prompt(document, kind),
-            ids=b"" if verdict is not None else requests.ids_prompt(kind, prompt.ids),
+            added_usage=asked.usage,
+            added_prompt_ids=asked.prompt_ids,
+            text=text,
+            ids=ids,
             prefix=prompt.prefix,
         )
 
@@ -132,13 +142,13 @@ class Model:
         values = document.values
         verdict = self.chat_barrier or chat_verdict(values) or self._tools_verdict(values)
         if self.chat is None or self.encoder is None:
-            return _Prompt(estimate(values["messages"]), b"", verdict or NO_TOKENIZER)
+            return _Prompt(estimate(values["messages"]), None, verdict or NO_TOKENIZER)
         try:
             text = self.chat.prompt(document)
         except Unproved as unproved:
-            return _Prompt(estimate(values["messages"]), b"", unproved.verdict)
+            return _Prompt(estimate(values["messages"]), None, unproved.verdict)
         except TemplateRefused:
-            return _Prompt(estimate(values["messages"]), b"", TEMPLATE_ERROR)
+            return _Prompt(estimate(values["messages"]), None, TEMPLATE_ERROR)
         return self._encode(text, bool(values.get("add_special_tokens")), verdict)
 
     def _tools_verdict(self, values: Mapping[str, Any]) -> Ineligible | None:
@@ -158,10 +168,9 @@ class Model:
         verdict = self.completion_barrier or completion_verdict(values)
         if _is_ids(prompt):
             # The client's own ids stay as they are, in either channel.
-            dumped = requests.dump_ids(prompt)
-            return _Prompt(len(prompt), dumped, verdict, prefix_hashes_of(prompt))
+            return _Prompt(len(prompt), prompt, verdict, prefix_hashes_of(prompt))
         if prompt is None and values.get("prompt_embeds") is not None:
-            return _Prompt(1, b"", verdict)
+            return _Prompt(1, None, verdict)
         special = bool(values.get("add_special_tokens", True))
         if isinstance(prompt, str):
             return self._encode(prompt, special, verdict)
@@ -170,28 +179,33 @@ class Model:
         parts = [self._part(part, special) for part in prompt]
         exact = all(part.verdict is None or part.verdict.exact for part in parts)
         verdict = verdict or Ineligible(PROMPT_LIST.reason, exact=exact)
-        return _Prompt(sum(part.count for part in parts), b"", verdict)
+        return _Prompt(sum(part.count for part in parts), None, verdict)
 
     def _part(self, part: Any, special: bool) -> _Prompt:
         """One prompt of several."""
         if isinstance(part, str):
             return self._encode(part, special, None)
         if _is_ids(part):
-            return _Prompt(len(part), b"")
+            return _Prompt(len(part))
         raise InvalidRequest("each prompt must be a string or a list of token ids", param="prompt")
 
     def _encode(self, text: str, special: bool, verdict: Ineligible | None) -> _Prompt:
         if self.encoder is None:
             count = len(text.encode()) // _BYTES_PER_TOKEN + 1
-            return _Prompt(count, b"", verdict or NO_TOKENIZER)
+            return _Prompt(count, None, verdict or NO_TOKENIZER)
         ids = self.encoder.encode(text, special=special)
-        dumped = b"" if verdict is not None else ids_json(ids)
-        return _Prompt(len(ids), dumped, verdict, prefix_hashes(ids))
+        return _Prompt(len(ids), ids, verdict, prefix_hashes(ids))
+
+
+def _listed(ids: Ids | list[int] | None) -> bytes:
+    """As JSON. A client's own ids are Python's integers: no vocabulary has limited them."""
+    assert ids is not None
+    return requests.dump_ids(ids) if isinstance(ids, list) else ids_json(ids)
 
 
 def _truncated(prompt: _Prompt, limit: Any) -> _Prompt:
     """The prompt as vLLM will cut it to `limit` tokens; -1 stands for a length unknown here."""
-    if limit is None or prompt.verdict is None:
+    if prompt.verdict is None:
         return prompt
     if type(limit) is int and limit >= 0:
         return replace(prompt, count=min(prompt.count, limit), prefix=())

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import orjson
 
@@ -30,7 +31,10 @@ from tokenizer_pool.types import (
     TokenizedPrompt,
     TokenizerSource,
     TokenList,
+    Wanted,
 )
+
+_BOTH: Final = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class TokenizerPool:
         path = await artifact_path(source, settings.cache_dir, limit=settings.extract_timeout)
         artifact = read_artifact(path)
         inline = None
-        if artifact.fast:
+        if artifact.fast and settings.inline_max_bytes:
             try:
                 inline = await asyncio.to_thread(self._load, source.model, path)
             except EngineUnavailable as error:
@@ -104,8 +108,10 @@ class TokenizerPool:
         """Forget a model; unknown names are fine."""
         await self._change({}, without=model)
 
-    async def prepare(self, kind: Kind, body: bytes, *, trusted: bool = False) -> TokenizedPrompt:
-        """Validate, count and assemble a request.
+    async def prepare(
+        self, kind: Kind, body: bytes, *, trusted: bool = False, wanted: Wanted = _BOTH
+    ) -> TokenizedPrompt:
+        """Validate, count and assemble a request, in the forms that are wanted.
 
         Fields that a client may not steer are taken out unless `trusted`. Raises InvalidRequest,
         PoolBusy or WorkerFailed.
@@ -115,17 +121,16 @@ class TokenizerPool:
             model = resolve(self._entries, document).inline
             if model is not None:
                 try:
-                    prompt = model.prepare(kind, document)
+                    prompt = model.prepare(kind, document, wanted)
                 except NeedsReference:
                     pass
                 else:
                     self._inline += 1
                     return prompt
-        order = {"do": "prepare", "kind": kind.value, "trusted": trusted}
-        meaning, payload = await self._submit(order, body)
-        fields, text, ids = payload
+        order = {"do": "prepare", "kind": kind.value, "trusted": trusted, "wanted": wanted}
+        meaning, (text, ids) = await self._submit(order, body)
         meaning["prefix"] = tuple(meaning["prefix"])
-        return TokenizedPrompt(**meaning, fields=fields, text=text, ids=ids)
+        return TokenizedPrompt(**meaning, text=text, ids=ids)
 
     async def tokenize(self, body: bytes) -> TokenList:
         """The ids of a `/tokenize` body (`prompt` or `messages`), as vLLM's endpoint has them.
@@ -171,7 +176,7 @@ class TokenizerPool:
             catalog = {name: entry.path for name, entry in entries.items()}
             await self._long.serve(catalog)
             needed = any(entry.needs_short_lane for entry in entries.values())
-            if needed and not self._short.started:
+            if needed and self._settings.inline_max_bytes and not self._short.started:
                 self._short.start()
             if self._short.started:
                 await self._short.serve(catalog)

@@ -1,7 +1,7 @@
-"""A request's JSON: parsing and checking what comes in, splicing what goes upstream.
+"""A request's JSON: parsing and checking what comes in.
 
-The body is parsed once and never trusted: what goes upstream is written anew, so that no two
-readers can see two requests in it. Nothing here knows a tokenizer.
+The body is parsed once and never trusted: what goes upstream (`upstream`) is written anew from
+what was parsed, so that no two readers can see two requests in it. Nothing here knows a tokenizer.
 """
 
 import json
@@ -38,16 +38,18 @@ def _dump_exactly(value: Any) -> bytes:
         raise InvalidRequest("the body is nested too deeply") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Document:
-    """A parsed body: all its `values`, and those beside the prompt as the JSON object `rest`.
+    """A parsed body, which nobody changes: all its `values`, and those beside the prompt as JSON.
 
-    `exact` means that Python's parser was needed to keep its numbers.
+    `exact` means that Python's parser was needed to keep its numbers; without it `tools` are the
+    request's tools as JSON, if it has any.
     """
 
     values: dict[str, Any]
     rest: bytes = b"{}"
     exact: bool = False
+    tools: bytes | None = None
 
     def dump(self, value: Any) -> bytes:
         """`value` as compact JSON; raises InvalidRequest when it is nested too deeply."""
@@ -58,17 +60,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise InvalidRequest(f"the body is not valid JSON: {name} is not a number")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen = dict(pairs)
-    if len(seen) != len(pairs):
-        raise InvalidRequest("the body is not valid JSON: a key appears twice in one object")
-    return seen
-
-
 def _parse_exactly(body: bytes) -> Any:
-    """Python's parser: slow, exact on any integer, and it can refuse duplicate keys."""
+    """Python's parser: slow, and exact on any integer."""
     try:
-        return json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from error
 
@@ -119,26 +114,28 @@ def _check_messages(values: dict[str, Any]) -> None:
 def _document(
     values: dict[str, Any], body: bytes, prompt_key: str, stripped: frozenset[str]
 ) -> Document:
-    # Of a key that comes twice the last one counts, here as in vLLM, and only that one travels
-    # on. Two prompts are too strange for that.
-    exact = body.count(b'"%b"' % prompt_key.encode()) > 1
-    if not exact:
-        document = _split(values, prompt_key, stripped, exact=False)
-        if _EXPONENT not in document.rest:
-            return document
-    return _split(_parse_exactly(body), prompt_key, stripped, exact=True)
+    # Of a key that comes twice the last one counts, here as in vLLM, and only that one travels on.
+    rest, tools = _rest(values, prompt_key, stripped), None
+    if "tools" in rest:
+        tools = _dump(rest["tools"])
+        rest["tools"] = orjson.Fragment(tools)
+    dumped = _dump(rest)
+    if _EXPONENT in dumped:
+        values = _parse_exactly(body)
+        return Document(values, _dump_exactly(_rest(values, prompt_key, stripped)), exact=True)
+    return Document(values, dumped, tools=tools)
 
 
-def _split(
-    values: dict[str, Any], prompt_key: str, stripped: frozenset[str], *, exact: bool
-) -> Document:
+def _rest(values: dict[str, Any], prompt_key: str, stripped: frozenset[str]) -> dict[str, Any]:
+    """Take out of `values` what must not be in them; returns what stands beside the prompt."""
     if not stripped.isdisjoint(values):
-        values = {key: value for key, value in values.items() if key not in stripped}
+        for name in stripped & values.keys():
+            del values[name]
     if values.get("model", "") is None:
         del values["model"]
     rest = values.copy()
     rest.pop(prompt_key, None)
-    return Document(values, _dump_exactly(rest) if exact else _dump(rest), exact)
+    return rest
 
 
 def model_name(document: Document) -> str | None:
@@ -173,37 +170,10 @@ def max_tokens(document: Document, kind: Kind) -> int | None:
     asked = _count(document, "max_tokens")
     if kind is Kind.COMPLETION:
         return _COMPLETION_MAX_TOKENS if asked is None else asked
-    newer = _count(document, "max_completion_tokens")
-    return asked if newer is None else newer
-
-
-def upstream_fields(document: Document, model: str) -> bytes:
-    """The object that goes upstream, without its prompt and without its closing brace.
-
-    It is never empty: the model is named even where the client left it out.
-    """
-    fields = document.rest[:-1]
-    if "model" in document.values:
-        return fields
-    named = b'{"model":%b' % orjson.dumps(model)
-    return named if fields == b"{" else b"%b,%b" % (named, fields[1:])
-
-
-def text_prompt(document: Document, kind: Kind) -> bytes:
-    """The client's own prompt, to be spliced behind the fields."""
-    prompt_key = PROMPT_KEY[kind]
-    return b',"%b":%b' % (prompt_key.encode(), document.dump(document.values[prompt_key]))
-
-
-def ids_prompt(kind: Kind, ids: bytes) -> bytes:
-    """The prompt as token ids (a JSON array), to be spliced behind the fields.
-
-    A chat says them in `kv_transfer_params`, beside an empty `messages` so that nothing travels
-    twice (vLLM 0.32 renders nothing then; docs/adr/ids-beside-empty-messages.md).
-    """
-    if kind is Kind.COMPLETION:
-        return b',"prompt":%b' % ids
-    return b',"messages":[],"kv_transfer_params":{"prompt_token_ids":%b}' % ids
+    if "max_completion_tokens" in document.values:
+        newer = _count(document, "max_completion_tokens")
+        return asked if newer is None else newer
+    return asked
 
 
 def dump_strings(strings: list[str]) -> bytes:

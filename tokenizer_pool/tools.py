@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-import orjson
-
 from tokenizer_pool.eligibility import TOOL_SHAPE, Unproved
 from tokenizer_pool.errors import InvalidRequest
 
@@ -82,9 +80,8 @@ class ToolMemo:
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, list[Tool]] = OrderedDict()
 
-    def normalise(self, tools: list[Any]) -> list[Tool] | None:
-        """As `normalise_tools`, for tools without integers beyond 64 bits."""
-        key = orjson.dumps(tools)
+    def normalise(self, tools: Any, key: bytes) -> list[Tool] | None:
+        """As `normalise_tools`; `key` are the same tools as JSON."""
         known = self._known.get(key)
         if known is not None:
             self._known.move_to_end(key)

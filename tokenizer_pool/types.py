@@ -127,14 +127,29 @@ class TokenList:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which forms of a request's body are needed, and what the answer to ids shall tell.
+
+    Of `ids` and `text` the one that is not wanted is left out where the other can be had. `usage`:
+    a stream shall end with its usage; `prompt_ids`: the answer shall name the ids it is computed
+    from. What the client did not ask for itself must be taken out of the answer again.
+    """
+
+    ids: bool = True
+    text: bool = True
+    usage: bool = False
+    prompt_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TokenizedPrompt:
     """A validated request, ready to go upstream in either channel.
 
-    The upstream body is spliced from ready bytes: `fields` is the JSON object without its
-    prompt and without the closing brace, `text` and `ids` are the two ways to say the prompt.
-    `ids` is empty when this request is not eligible for the ids channel, and `ineligible` says
-    why. `exact` is False when the count is an estimate. `prefix` has a hash for each beginning of
-    the prompt that is a multiple of 256 tokens long (tokenizer_pool.prefix).
+    `text` and `ids` are whole upstream bodies, the two ways to say the prompt; one that was not
+    wanted is empty. `ids` is also empty when this request is not eligible for the ids channel, and
+    `ineligible` says why. `added_usage` and `added_prompt_ids`: the ids body asks for something
+    that the client's does not. `exact` is False when the count is an estimate. `prefix` has a hash
+    for each beginning of the prompt that is a multiple of 256 tokens long (tokenizer_pool.prefix).
     """
 
     model: str
@@ -143,12 +158,15 @@ class TokenizedPrompt:
     stream: bool
     exact: bool = True
     ineligible: str | None = None
-    fields: bytes = field(default=b"", repr=False)
+    added_usage: bool = False
+    added_prompt_ids: bool = False
     text: bytes = field(default=b"", repr=False)
     ids: bytes = field(default=b"", repr=False)
     prefix: tuple[int, ...] = field(default=(), repr=False)
 
     def body(self, *, ids: bool) -> bytes:
-        """The upstream JSON document, with token ids where wanted and available, else text."""
-        prompt = self.ids if ids and self.ids else self.text
-        return b"%b%b}" % (self.fields, prompt)
+        """The upstream JSON document, with token ids where wanted and available, else text.
+
+        Empty when that form was not wanted of the pool.
+        """
+        return self.ids if ids and self.ids else self.text

@@ -22,7 +22,7 @@ from tokenizer_pool.artifact import load_model
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
-from tokenizer_pool.types import CacheReport, Kind
+from tokenizer_pool.types import CacheReport, Kind, Wanted
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -67,7 +67,7 @@ class Worker:
                 settle_memory()
                 return {}, []
             case "prepare":
-                return self._prepare(Kind(order["kind"]), payload[0], trusted=order["trusted"])
+                return self._prepare(order, payload[0])
             case "tokenize":
                 document = requests.parse_tokenize(payload[0])
                 tokens = resolve(self._models, document).tokenize(document)
@@ -80,11 +80,11 @@ class Worker:
             case unknown:
                 raise AssertionError(f"the pool asked for {unknown!r}")
 
-    def _prepare(
-        self, kind: Kind, body: bytes, *, trusted: bool
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        document = requests.parse(body, kind, trusted=trusted)
-        prompt = resolve(self._models, document).prepare(kind, document)
+    def _prepare(self, order: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        kind = Kind(order["kind"])
+        document = requests.parse(body, kind, trusted=order["trusted"])
+        model = resolve(self._models, document)
+        prompt = model.prepare(kind, document, Wanted(**order["wanted"]))
         meaning = {
             "model": prompt.model,
             "prompt_tokens": prompt.prompt_tokens,
@@ -92,9 +92,11 @@ class Worker:
             "stream": prompt.stream,
             "exact": prompt.exact,
             "ineligible": prompt.ineligible,
+            "added_usage": prompt.added_usage,
+            "added_prompt_ids": prompt.added_prompt_ids,
             "prefix": prompt.prefix,
         }
-        return meaning, [prompt.fields, prompt.text, prompt.ids]
+        return meaning, [prompt.text, prompt.ids]
 
 
 def _die_with_parent(parent: int) -> None:

@@ -17,7 +17,7 @@ from tokenizer_pool.chat import Chat, ChatTemplate, NeedsReference
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
 from tokenizer_pool.templates import FastTemplate
-from tokenizer_pool.types import Kind, TokenizedPrompt
+from tokenizer_pool.types import Kind, TokenizedPrompt, Wanted
 
 USER = {"role": "user", "content": "What's 2+2? 今天 👩‍🚀"}
 RENDERED = (
@@ -69,6 +69,22 @@ def test_a_chat_travels_as_the_ids_of_its_rendered_template(
         "max_tokens": 5,
         "temperature": 0,
     }
+
+
+def test_only_the_wanted_forms_are_made(model: Model) -> None:
+    def prepare(fields: dict[str, Any], **wanted: bool) -> TokenizedPrompt:
+        raw = json.dumps({"model": "m", "messages": [USER], **fields}).encode()
+        return model.prepare(Kind.CHAT, requests.parse(raw, Kind.CHAT), Wanted(**wanted))
+
+    both = chat(model)
+    assert replace(prepare({}, text=False), text=both.text) == both
+    assert replace(prepare({}, ids=False), ids=both.ids) == both
+    assert prepare({}, ids=False).body(ids=True) == both.text
+    # What cannot travel as ids is there as text in any case.
+    assert prepare({"echo": True}, text=False) == chat(model, echo=True)
+    watched = prepare({"stream": True}, usage=True, prompt_ids=True)
+    assert (watched.added_usage, watched.added_prompt_ids) == (True, True)
+    assert watched.text == chat(model, stream=True).text
 
 
 def test_a_completion_travels_as_ids(model: Model, reference: tokenizers.Tokenizer) -> None:

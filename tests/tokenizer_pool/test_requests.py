@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_pool import requests
+from tokenizer_pool import requests, upstream
 from tokenizer_pool.errors import InvalidRequest
-from tokenizer_pool.types import Kind
+from tokenizer_pool.types import Kind, Wanted
 
+WATCHED = Wanted(usage=True, prompt_ids=True)
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "é"}]}
 
 JSON = st.recursive(
@@ -40,33 +41,86 @@ def refused(raw: bytes, kind: Kind = Kind.CHAT) -> InvalidRequest:
 def test_the_text_body_is_the_clients_own_document(extra: dict[str, Any]) -> None:
     sent = extra | CHAT
     document = requests.parse(body(sent), Kind.CHAT)
-    spliced = requests.upstream_fields(document, "m") + requests.text_prompt(document, Kind.CHAT)
+    spliced = upstream.text_body(document, Kind.CHAT, "m")
     kept = {key: value for key, value in sent.items() if key not in requests.STRIPPED}
-    assert json.loads(spliced + b"}") == kept
+    assert json.loads(spliced) == kept
+
+
+def by_ids(
+    raw: Any, kind: Kind = Kind.CHAT, wanted: Wanted = WATCHED
+) -> tuple[dict[str, Any], upstream.Asked]:
+    """What goes upstream by the ids [1,2], and what of it is not the client's own wish."""
+    head, asked = upstream.ids_head(requests.parse(body(raw), kind), kind, "only", wanted)
+    document: dict[str, Any] = json.loads(upstream.ids_body(kind, head, b"[1,2]"))
+    return document, asked
 
 
 def test_ids_take_the_place_of_the_prompt() -> None:
-    document = requests.parse(body(CHAT), Kind.CHAT)
-    fields = requests.upstream_fields(document, "m")
-    assert json.loads(fields + requests.ids_prompt(Kind.CHAT, b"[1,2]") + b"}") == {
-        "model": "m",
-        "messages": [],
-        "kv_transfer_params": {"prompt_token_ids": [1, 2]},
-    }
-    document = requests.parse(body({"prompt": "x", "n": 1}), Kind.COMPLETION)
-    fields = requests.upstream_fields(document, "only")
-    assert json.loads(fields + requests.ids_prompt(Kind.COMPLETION, b"[1]") + b"}") == {
-        "model": "only",
-        "n": 1,
-        "prompt": [1],
-    }
+    chat, _ = by_ids(CHAT, wanted=Wanted())
+    params = {"prompt_token_ids": [1, 2]}
+    assert chat == {"model": "m", "messages": [], "kv_transfer_params": params}
+    completion, _ = by_ids({"prompt": "x", "n": 1}, Kind.COMPLETION, Wanted())
+    assert completion == {"model": "only", "n": 1, "prompt": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, {"include_usage": True}),
+        ({"stream_options": None}, {"include_usage": True, "continuous_usage_stats": False}),
+        (
+            {"stream_options": {"include_usage": False, "continuous_usage_stats": True, "x": 1}},
+            {"include_usage": True, "continuous_usage_stats": False, "x": 1},
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", Kind)
+def test_a_stream_is_asked_for_the_usage_that_its_client_does_not_want(
+    kind: Kind, fields: dict[str, Any], options: dict[str, Any]
+) -> None:
+    sent = {**CHAT, "prompt": "x", "stream": True, **fields}
+    document, asked = by_ids(sent, kind)
+    assert asked == upstream.Asked(usage=True, prompt_ids=True)
+    assert document.pop("stream_options") == options
+    assert document.pop("return_token_ids") is True
+    plain, nothing = by_ids(sent, kind, Wanted())
+    plain.pop("stream_options", None)
+    assert document == plain
+    assert nothing == upstream.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"stream": True, "stream_options": {"include_usage": True}}, upstream.Asked(False, True)),
+        ({"stream": False}, upstream.Asked(False, True)),
+        ({"stream": True, "return_token_ids": True}, upstream.Asked(True, False)),
+        ({"stream": True, "return_token_ids": False}, upstream.Asked(True, True)),
+        ({"stream": True, "stream_options": "x", "n": 1}, upstream.Asked(False, True)),
+        ({"stream": True, "n": 2}, upstream.NOTHING),
+        ({"return_token_ids": True}, upstream.NOTHING),
+    ],
+)
+def test_only_what_the_client_does_not_ask_for_is_ours(
+    fields: dict[str, Any], asked: upstream.Asked
+) -> None:
+    document, found = by_ids(CHAT | fields)
+    assert found == asked
+    if not asked.usage:
+        assert document.get("stream_options") == fields.get("stream_options")
+    else:
+        assert document["stream_options"]["include_usage"] is True
+    if asked.prompt_ids:
+        assert document["return_token_ids"] is True
+    else:
+        assert document.get("return_token_ids") == fields.get("return_token_ids")
 
 
 @pytest.mark.parametrize("extra", [{}, {"model": None}, {"n": 1}, {"model": None, "n": 1}])
 def test_a_request_without_a_model_gets_one(extra: dict[str, Any]) -> None:
     document = requests.parse(body({"prompt": "x"} | extra), Kind.COMPLETION)
-    fields = requests.upstream_fields(document, 'the "only"')
-    assert json.loads(fields + b"}") == extra | {"model": 'the "only"'}
+    spliced = upstream.text_body(document, Kind.COMPLETION, 'the "only"')
+    assert json.loads(spliced) == extra | {"model": 'the "only"', "prompt": "x"}
 
 
 @pytest.mark.parametrize("field", sorted(requests.STRIPPED))
@@ -81,7 +135,7 @@ def test_integers_of_any_size_survive() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"const": huge}}}
     document = requests.parse(body(CHAT | {"tools": [tool]}), Kind.CHAT)
     assert document.values["tools"] == [tool]
-    assert str(huge).encode() in requests.upstream_fields(document, "m")
+    assert str(huge).encode() in upstream.text_body(document, Kind.CHAT, "m")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +148,6 @@ def test_integers_of_any_size_survive() -> None:
         b'{"model":"m","messages":[{"role":"user","content":"\xff"}]}',
         b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}',
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"temperature":NaN}',
-        b'{"model":"m","messages":[{"role":"user","content":"x"}],"messages":[{"role":"user"}]}',
         b'{"model":"m","messages":[' + b"[" * 100_000 + b"]" * 100_000 + b"]}",
         b'{"model":"m","messages":[{"role":"user"}],"metadata":'
         + b'{"a":' * 900
@@ -108,10 +161,11 @@ def test_a_body_that_is_not_one_plain_json_object_is_refused(raw: bytes) -> None
 
 
 def test_of_a_key_that_comes_twice_only_the_last_travels_on() -> None:
-    raw = b'{"model":"a","n":1,"model":"b","messages":[{"role":"user","content":"x"}],"n":2}'
+    raw = b'{"model":"a","n":1,"messages":[{"x":1}],"model":"b","messages":[{"role":"user"}],"n":2}'
     document = requests.parse(raw, Kind.CHAT)
     assert requests.model_name(document) == "b"
-    assert requests.upstream_fields(document, "b") == b'{"model":"b","n":2'
+    text = upstream.text_body(document, Kind.CHAT, "b")
+    assert text == b'{"model":"b","n":2,"messages":[{"role":"user"}]}'
 
 
 @pytest.mark.parametrize(
