@@ -5,6 +5,7 @@ one answer does not delay the stamps of another by more than it must.
 """
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import orjson
@@ -19,14 +20,13 @@ DONE = b"[DONE]"
 class Stamps:
     """A backends.types.Sink that notes when each piece of a body came."""
 
-    __slots__ = ("_clock", "pieces")
+    __slots__ = ("pieces",)
 
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.pieces: list[tuple[float, bytes]] = []
 
     def write(self, data: bytes) -> None:
-        self.pieces.append((self._clock(), data))
+        self.pieces.append((monotonic(), data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,14 @@ def read_document(pieces: list[tuple[float, bytes]]) -> Answer:
 def header(headers: Headers, name: bytes) -> str:
     """The first value of that name, or an empty text."""
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
+
+
+def seconds(retry_after: str) -> float | None:
+    """A Retry-After in seconds, whole or not; None when there is none, or when it is a date."""
+    try:
+        return float(retry_after)
+    except ValueError:
+        return None
 
 
 def stages(server_timing: str) -> tuple[tuple[str, float], ...]:

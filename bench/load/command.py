@@ -1,40 +1,55 @@
-"""`python -m bench load`: the command line of a run."""
+"""`python -m bench load`: the command line of a run, or of a sweep over several rates."""
 
 import asyncio
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import uvloop
 from rich.console import Console
 
 from backends.types import Timeouts
-from bench import traces
-from bench.environment import environment
 from bench.load import flags
-from bench.load.arrivals import Arrivals, Rhythm, jobs, limited, sizes
+from bench.load.arrivals import Arrivals, Rhythm
 from bench.load.discover import LoadFailed
-from bench.load.output import show, write_csv, write_json
+from bench.load.document import of_run, of_sweep
+from bench.load.output import show, show_sweep, write_csv, write_json
 from bench.load.plan import Lengths
 from bench.load.prompts import InexactTokenizer
 from bench.load.session import Outcome, Settings, run_load
-from bench.load.summary import Objective, detail, flat
+from bench.load.summary import Objective
 from bench.load.target import Api
-from bench.workload import Job, at_rate
+from bench.load.workloads import Limits, Workload
+from bench.pictures import MissingLibrary, style
+from bench.pictures.load import draw_run, draw_sweep
+from bench.workload import Job
 
-RATE = 10.0
 
-DURATION = 30.0
-"""Seconds of an open loop that nothing else bounds."""
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where results go besides the terminal."""
 
-CLOSED_REQUESTS = 500
-"""Requests of a closed loop that nothing else bounds."""
+    json: Path | None = None
+    csv: Path | None = None
+    pictures: Path | None = None
+
+    def check(self) -> None:
+        """Raises MissingLibrary and OSError: before the run is better than after it."""
+        if self.pictures is not None:
+            style.check()
+            self.pictures.mkdir(parents=True, exist_ok=True)
 
 
 def load(
     url: flags.Url,
+    also: flags.Also = None,
     rate: flags.Rate = None,
+    sweep: flags.Sweep = None,
     trace: flags.Trace = None,
+    speed: flags.Speed = 1.0,
+    resample: flags.Resample = False,
     arrivals: flags.Arrivals = Rhythm.POISSON,
     variation: flags.Variation = 2.0,
     burst: flags.Burst = 1.0,
@@ -58,6 +73,7 @@ def load(
     seed: flags.Seed = 0,
     json: flags.Json = None,
     csv: flags.Csv = None,
+    pictures: flags.Pictures = None,
 ) -> None:
     """Load a server and measure it from each request's intended start.
 
@@ -65,83 +81,77 @@ def load(
     --concurrency asks for a closed one. Ctrl-C ends the run and shows what was measured.
     """
     settings = Settings(
-        url=url,
-        timeouts=Timeouts(connect=10.0, first_token=timeout, token_gap=timeout, total=timeout),
-        lengths=Lengths(short=short),
-        model=model,
-        tokenizer=tokenizer,
-        api=api,
-        stream=stream,
-        ignore_eos=ignore_eos,
-        api_key=api_key,
-        concurrency=concurrency,
-        duration=duration,
-        warm_up=warm_up,
-        seed=seed,
-    )
+        url=url, timeouts=_timeouts(timeout), lengths=Lengths(short=short), also=tuple(also or ()),
+        model=model, tokenizer=tokenizer, api=api, stream=stream, ignore_eos=ignore_eos,
+        api_key=api_key, concurrency=concurrency, duration=duration, warm_up=warm_up, seed=seed,
+    )  # fmt: skip
+    objective, outputs = Objective(slo_ttft, slo_tpot), Outputs(json, csv, pictures)
+    with _failures_told():
+        outputs.check()
+        rhythm = Arrivals(1.0, arrivals, variation, burst, pause)
+        limits = Limits(requests, duration, closed=concurrency is not None)
+        load = Workload(rhythm, limits, prompt, output, trace, speed, resample, seed)
+        if sweep is None:
+            measure(settings, load.jobs(rate), objective, outputs)
+        else:
+            steps = {step: load.jobs(step) for step in flags.rates(sweep, concurrency)}
+            measure_sweep(settings, steps, objective, outputs)
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """What ends the command, in a line for the person at the terminal."""
     try:
-        rhythm = Arrivals(RATE if rate is None else rate, arrivals, variation, burst, pause)
-        made = jobs(rhythm, sizes(prompt), sizes(output), seed=seed)
-        endless = made if trace is None else iter(_recorded(trace, rate))
-        planned = limited(endless, **_limits(concurrency, duration, requests))
-    except (OSError, ValueError) as error:
+        yield
+    except (OSError, ValueError, LoadFailed, InexactTokenizer, MissingLibrary) as error:
         sys.exit(f"bench load: {error}")
-    measure(settings, planned, Objective(slo_ttft, slo_tpot), json=json, csv=csv)
+    except KeyboardInterrupt:
+        sys.exit("bench load: stopped before the first request")
 
 
-def _recorded(trace: Path, rate: float | None) -> list[Job]:
-    recorded = traces.read(trace)
-    return recorded if rate is None else at_rate(recorded, rate)
+def _timeouts(seconds: float) -> Timeouts:
+    return Timeouts(connect=10.0, first_token=seconds, token_gap=seconds, total=seconds)
 
 
-def _limits(
-    concurrency: int | None, duration: float | None, requests: int | None
-) -> dict[str, Any]:
-    """How much of the endless plan is made: in a closed loop its times mean nothing."""
-    if concurrency is not None:
-        return {"count": requests or CLOSED_REQUESTS, "duration": None}
-    return {"count": requests, "duration": duration or (None if requests else DURATION)}
-
-
-def measure(
-    settings: Settings,
-    planned: list[Job],
-    objective: Objective,
-    *,
-    json: Path | None,
-    csv: Path | None,
-) -> None:
-    """Run the load, show the results and write the files. Exits 1 when it could not be run."""
-    console = Console()
+def send(settings: Settings, planned: list[Job]) -> Outcome:
+    """One run in an event loop of its own. Raises LoadFailed and InexactTokenizer."""
     if not planned:
-        sys.exit("bench load: no request falls into that time")
+        raise LoadFailed("no request falls into that time")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run_load(settings, planned, Console(stderr=True)))
+
+
+def measure(settings: Settings, planned: list[Job], objective: Objective, outputs: Outputs) -> None:
+    """Run the load, show the results and write the files. Raises as `send`."""
+    console = Console()
     console.print(f"{len(planned)} requests to {settings.url}")
-    try:
-        outcome = asyncio.run(run_load(settings, planned, Console(stderr=True)))
-    except (LoadFailed, InexactTokenizer) as error:
-        sys.exit(f"bench load: {error}")
-    found = detail(outcome.samples, outcome.effort, objective)
-    if outcome.served.guessed:
-        console.print("The server does not say where its tokenizer is: prompt lengths are guesses.")
-    show(console, found)
-    if csv is not None:
-        write_csv(csv, outcome.samples)
-    if json is not None:
-        write_json(json, document(settings, outcome, found))
+    outcome = send(settings, planned)
+    document = of_run(settings, outcome, objective)
+    show(console, document["detail"], document["run"])
+    if outputs.csv is not None:
+        write_csv(outputs.csv, outcome.samples)
+    if outputs.json is not None:
+        write_json(outputs.json, document)
+    if outputs.pictures is not None:
+        for path in draw_run(outputs.pictures, outcome.samples, document["detail"]):
+            console.print(f"wrote {path}")
 
 
-def document(settings: Settings, outcome: Outcome, found: dict[str, Any]) -> dict[str, Any]:
-    """The JSON result: see `bench.load.output`."""
-    run = asdict(settings) | {
-        "api_key": None,
-        "model": outcome.served.model,
-        "tokenizer": str(outcome.served.tokenizer),
-        "template_tokens": outcome.overhead,
-    }
-    return {
-        "schema": 1,
-        "summary": flat(found),
-        "detail": found,
-        "run": run,
-        "environment": environment(),
-    }
+def measure_sweep(
+    settings: Settings, steps: dict[float, list[Job]], objective: Objective, outputs: Outputs
+) -> None:
+    """One run after the other, from the lowest rate to the highest; Ctrl-C ends the sweep."""
+    console = Console()
+    documents = {}
+    for rate in sorted(steps):
+        console.print(f"{len(steps[rate])} requests to {settings.url} at {rate:g} a second")
+        outcome = send(settings, steps[rate])
+        documents[rate] = of_run(settings, outcome, objective)
+        if outcome.interrupted:
+            break
+    document = of_sweep(documents)
+    show_sweep(console, document["detail"]["steps"])
+    if outputs.json is not None:
+        write_json(outputs.json, document)
+    if outputs.pictures is not None:
+        console.print(f"wrote {draw_sweep(outputs.pictures, document['detail']['steps'])}")

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from bench.fake_vllm.options import TOKENIZER
 from bench.load.exchange import Exchanger, Request
 from bench.load.prompts import Prompts
+from bench.workload import Job
 
 PROBE_TOKENS = 16
 
@@ -18,11 +20,19 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """`tokenizer` is a tokenizer.json. `guessed` when nothing said that it is the model's."""
+    """`tokenizer` is a tokenizer.json. `guessed` when nothing said that it is the model's.
+
+    `context` is the longest prompt with its answer, in tokens, where the server says so.
+    """
 
     model: str
     tokenizer: Path
     guessed: bool
+    context: int | None = None
+
+    def fits(self, job: Job) -> bool:
+        """Whether there is room for its prompt and one token: servers cut longer answers."""
+        return self.context is None or job.prompt < self.context
 
 
 async def discover(
@@ -34,8 +44,10 @@ async def discover(
         if not cards:
             raise LoadFailed(f"{url} serves no model")
         model = next(iter(cards))
-    found = _tokenizer_file(tokenizer, Path(cards.get(model) or ""))
-    return Served(model, found or _file(TOKENIZER), guessed=found is None)
+    card = cards.get(model, {})
+    found = _tokenizer_file(tokenizer, Path(card.get("root") or ""))
+    file = found or _file(TOKENIZER)
+    return Served(model, file, guessed=found is None, context=card.get("max_model_len"))
 
 
 def _tokenizer_file(given: Path | None, root: Path) -> Path | None:
@@ -49,8 +61,8 @@ def _file(directory: Path) -> Path:
     return directory / "tokenizer.json"
 
 
-async def _models(url: str, api_key: str | None) -> dict[str, str]:
-    """Model names with their roots, as `/v1/models` has them."""
+async def _models(url: str, api_key: str | None) -> dict[str, dict[str, Any]]:
+    """What `/v1/models` says of each model, by name."""
     base = url.rstrip("/")
     path = f"{base}/models" if base.endswith("/v1") else f"{base}/v1/models"
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
@@ -61,7 +73,7 @@ async def _models(url: str, api_key: str | None) -> dict[str, str]:
             document = await response.json()
     except (aiohttp.ClientError, ValueError) as error:
         raise LoadFailed(f"{path}: {error}") from error
-    return {card["id"]: card.get("root") or "" for card in document["data"]}
+    return {card["id"]: card for card in document["data"]}
 
 
 async def template_overhead(exchanger: Exchanger, prompts: Prompts) -> int:

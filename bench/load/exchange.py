@@ -4,12 +4,21 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
+from time import monotonic
 
 from backends.client import Client
 from backends.errors import BackendError
 from backends.stream import Stream
 from backends.types import Timeouts
-from bench.load.answer import Answer, Stamps, header, read_document, read_stream, stages
+from bench.load.answer import (
+    Answer,
+    Stamps,
+    header,
+    read_document,
+    read_stream,
+    seconds,
+    stages,
+)
 from bench.load.sample import Sample
 from bench.load.target import Target
 
@@ -33,7 +42,7 @@ class Request:
 class Exchanger:
     """Sends requests to one target and returns what became of each.
 
-    `began` is the run's start on the event loop's clock.
+    `began` is the run's start on the monotonic clock: uvloop's own only counts milliseconds.
     """
 
     def __init__(self, target: Target, client: Client, timeouts: Timeouts, *, began: float) -> None:
@@ -41,17 +50,16 @@ class Exchanger:
         self._client = client
         self._timeouts = timeouts
         self.began = began
-        self._clock = asyncio.get_running_loop().time
 
     def now(self) -> float:
         """Seconds from the start of the run; before it, below 0."""
-        return self._clock() - self.began
+        return monotonic() - self.began
 
     async def send(self, request: Request) -> Sample:
         """Never raises for what the server does. Cancelled, it returns the sample of a cut one."""
         body = self._target.body(request.parts, request.output_tokens)
-        sent = self._clock()
-        stamps = Stamps(self._clock)
+        sent = monotonic()
+        stamps = Stamps()
         stream: Stream | None = None
         error = ""
         try:
@@ -66,7 +74,7 @@ class Exchanger:
     def _sample(
         self, request: Request, sent: float, stream: Stream | None, stamps: Stamps, error: str
     ) -> Sample:
-        ended = self._clock()
+        ended = monotonic()
         pieces = stamps.pieces
         if stream is not None and pieces:
             # The first piece waited for `relay` to begin; the stream knows when it came.
@@ -75,7 +83,6 @@ class Exchanger:
         answer = self._read(status, pieces)
         times = [at - self.began for at in answer.times]
         headers = stream.headers if stream is not None else []
-        retry_after = header(headers, b"retry-after")
         return Sample(
             number=request.number,
             service_class=header(headers, b"x-forebay-class") or request.service_class,
@@ -85,7 +92,7 @@ class Exchanger:
             ended=(pieces[-1][0] if pieces and not error else ended) - self.began,
             status=status,
             error=error or answer.error,
-            retry_after=float(retry_after) if retry_after.isdigit() else None,
+            retry_after=seconds(header(headers, b"retry-after")),
             first_token=times[0] if times else None,
             last_token=times[-1] if times else None,
             prompt_tokens=answer.prompt_tokens or request.prompt_tokens,

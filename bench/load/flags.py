@@ -16,9 +16,19 @@ def _option(about: str) -> Any:
 
 
 Url = Annotated[str, typer.Argument(help="An OpenAI-compatible server, with or without /v1.")]
+Also = Annotated[
+    list[str] | None, _option("A further server of the same model: they get requests in turn.")
+]
 Rate = Annotated[float | None, _option("Requests per second on average (10; a trace's own).")]
 Trace = Annotated[
     Path | None, _option("Replay this: Azure's CSV, Mooncake's JSON lines, our request log.")
+]
+Sweep = Annotated[
+    str | None, _option("Instead of one rate, one run at each: 5,10,20 requests per second.")
+]
+Speed = Annotated[float, typer.Option(help="Replay the trace so many times as fast.", min=1e-3)]
+Resample = Annotated[
+    bool, typer.Option("--resample", help="Of the trace only sizes, at --rate and --arrivals.")
 ]
 Arrivals = Annotated[Rhythm, _option("How the requests are spread.")]
 Variation = Annotated[float, _option("Of gamma gaps: 1 is Poisson.")]
@@ -42,4 +52,15 @@ SloTpot = Annotated[float | None, _option("Goodput's TPOT, seconds.")]
 Timeout = Annotated[float, _option("Seconds for a request.")]
 Seed = Annotated[int, _option("The same seed, the same requests.")]
 Json = Annotated[Path | None, _option("Write results here.")]
+Pictures = Annotated[Path | None, _option("Write PNG files into this directory.")]
 Csv = Annotated[Path | None, _option("Write one line per request here.")]
+
+
+def rates(text: str, concurrency: int | None) -> list[float]:
+    """Of `--sweep`. Raises ValueError."""
+    if concurrency is not None:
+        raise ValueError("a sweep is over the rates of an open loop: leave out --concurrency")
+    found = [float(part) for part in text.split(",")]
+    if min(found) <= 0:
+        raise ValueError(f"not rates: {text!r}")
+    return found

@@ -1,13 +1,6 @@
-"""A run's results for people and for programs: a table, a JSON document, a CSV of requests.
+"""A run's results for people and for programs: a table, the JSON file, a CSV of requests.
 
-The JSON document, schema 1:
-
-    summary      flat numbers, for comparing runs: `ttft_ms_p99`, `short_ttft_ms_p50`, …
-    detail       `all`, `classes.<name>` and `warm_up`: counts, errors by kind, rates, and
-                 latencies in milliseconds as {mean, p50, p90, p95, p99, max};
-                 `generator`: its lateness, CPU, and why it was the bottleneck, if it was
-    run          what was asked for
-    environment  versions, cores, revision
+What is in the JSON: `document`.
 """
 
 import csv
@@ -43,22 +36,24 @@ def write_csv(path: Path, samples: Sequence[Sample]) -> None:
             writer.writerow([*(getattr(sample, name) for name in names), *derived])
 
 
-def show(console: Console, detail: dict[str, Any]) -> None:
+def show(console: Console, detail: dict[str, Any], run: dict[str, Any]) -> None:
     """The table, then what the reader must know before trusting it."""
-    table = Table(title="milliseconds from the intended start", box=SIMPLE)
-    for column in ("class", "latency"):
-        table.add_column(column)
+    table = Table(title="milliseconds from the intended start", box=SIMPLE, pad_edge=False)
+    for column in ("class", ""):
+        table.add_column(column, no_wrap=True)
     for column in (*STATISTICS, "requests", "errors", "good/s"):
         table.add_column(column, justify="right")
-    for name, numbers in {**detail["classes"], "all": detail["all"]}.items():
+    warm_up = {"warm-up": detail["warm_up"]} if detail["warm_up"]["requests"] else {}
+    for name, numbers in {**detail["classes"], "all": detail["all"], **warm_up}.items():
         for row in _rows(name, numbers):
             table.add_row(*row)
         table.add_section()
     console.print(table)
-    for name, count in detail["all"]["errors"].items():
-        console.print(f"{count} × {name}")
+    for name, numbers in detail["classes"].items():
+        _show_errors(console, name, numbers)
     for stage, numbers in detail["all"]["stages_ms"].items():
         console.print(f"stage {stage}: p50 {numbers['p50']:.2f} ms, p99 {numbers['p99']:.2f} ms")
+    _show_run(console, run)
     _show_generator(console, detail["generator"])
 
 
@@ -76,10 +71,57 @@ def _rows(name: str, numbers: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
+def _show_errors(console: Console, name: str, numbers: dict[str, Any]) -> None:
+    for error, count in numbers["errors"].items():
+        told = numbers["retry_after_s"].get(error)
+        advice = (
+            f", {told['count']} with Retry-After: p50 {told['p50']:g} s, max {told['max']:g} s"
+            if told
+            else ""
+        )
+        console.print(f"{name}: {count} × {error}{advice}")
+
+
+def _show_run(console: Console, run: dict[str, Any]) -> None:
+    """What was not as asked."""
+    if run["tokenizer_guessed"]:
+        console.print("The server does not say where its tokenizer is: prompt lengths are guesses.")
+    if run["left_out"]:
+        console.print(f"{run['left_out']} requests left out: longer than the model's context.")
+    if run["interrupted"]:
+        console.print("Interrupted: these are the answers up to then.")
+
+
 def _show_generator(console: Console, generator: dict[str, Any]) -> None:
     lateness = generator["lateness_ms"].get("p99", 0.0)
     console.print(
-        f"generator: {generator['cpu_share']:.0%} of a core, lateness p99 {lateness:.2f} ms"
+        f"generator: {generator['cpu_share']:.0%} of a core, waited for one "
+        f"{generator['core_wait_share']:.0%}, lateness p99 {lateness:.2f} ms: "
+        f"{generator['verdict']}"
     )
     for reason in generator["bottleneck"]:
         console.print(f"[bold red]the generator was part of what was measured:[/] {reason}")
+
+
+def show_sweep(console: Console, steps: Sequence[dict[str, Any]]) -> None:
+    """One row for each rate."""
+    table = Table(title="latency against load, milliseconds", box=SIMPLE)
+    columns = ("rate/s", "answered/s", "good/s", "errors", "TTFT p50", "p99", "E2E p50", "p99")
+    for column in (*columns, "generator"):
+        table.add_column(column, justify="right")
+    for step in steps:
+        numbers = step["all"]
+        latencies = [
+            f"{numbers[latency][statistic]:.1f}" if numbers[latency] else "–"
+            for latency in ("ttft_ms", "e2e_ms")
+            for statistic in ("p50", "p99")
+        ]
+        table.add_row(
+            f"{step['rate']:g}",
+            f"{numbers['requests_per_s']:.1f}",
+            f"{numbers['goodput_per_s']:.1f}",
+            str(sum(numbers["errors"].values())),
+            *latencies,
+            step["generator"]["verdict"],
+        )
+    console.print(table)

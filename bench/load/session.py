@@ -3,10 +3,11 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from bench.load.exchange import Exchanger, Request
 from bench.load.live import Live
 from bench.load.plan import Lengths, Planner
 from bench.load.prompts import Prompts, length_with
-from bench.load.run import Effort, Stopwatch, closed_loop, open_loop
+from bench.load.run import Effort, Sender, Stopwatch, Turns, closed_loop, open_loop
 from bench.load.sample import Sample
 from bench.load.target import Api, Target
 from bench.workload import Job
@@ -32,13 +33,16 @@ LEAD = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A run's settings. `concurrency` makes it a closed loop, which ends after `duration` seconds
-    if not before. `warm_up` is in seconds.
+    """A run's settings. `also` are further servers of the same model, which get requests in turn.
+
+    `concurrency` makes it a closed loop, which ends after `duration` seconds if not before.
+    `warm_up` is in seconds.
     """
 
     url: str
     timeouts: Timeouts
     lengths: Lengths
+    also: tuple[str, ...] = ()
     model: str | None = None
     tokenizer: Path | None = None
     api: Api = Api.CHAT
@@ -53,12 +57,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`overhead` is what the server's template adds to each prompt, in tokens."""
+    """`overhead` is what the server's template adds to each prompt, in tokens.
+
+    `left_out` counts the jobs that were not sent because no answer to them fits the context.
+    """
 
     samples: list[Sample]
     effort: Effort
     served: Served
     overhead: int
+    left_out: int = 0
+    interrupted: bool = False
 
 
 async def run_load(settings: Settings, jobs: Sequence[Job], console: Console) -> Outcome:
@@ -72,28 +81,45 @@ async def run_load(settings: Settings, jobs: Sequence[Job], console: Console) ->
         tokenizer=settings.tokenizer,
         api_key=settings.api_key,
     )
-    target = Target(settings.url, served.model, settings.api, settings.stream, settings.ignore_eos)
-    spec = BackendSpec("target", target.origin, api_key=settings.api_key)
-    client = Client(spec, ClientLimits(connections=CONNECTIONS))
-    clock = asyncio.get_running_loop().time
-    try:
+    fitting = [job for job in jobs if served.fits(job)]
+    async with _exchangers(settings, served.model) as exchangers:
         prompts = Prompts(length_with(served.tokenizer))
-        first = Exchanger(target, client, settings.timeouts, began=clock())
-        overhead = await template_overhead(first, prompts)
+        overhead = await template_overhead(exchangers[0], prompts)
         planner = Planner(prompts, settings.lengths, overhead=overhead, seed=settings.seed)
-        requests = planner.requests(jobs, warm_up=settings.warm_up)
+        with console.status("preparing the prompts"):
+            requests = planner.requests(fitting, warm_up=settings.warm_up)
         with _without_old_garbage():
-            began = clock() + LEAD
-            exchanger = Exchanger(target, client, settings.timeouts, began=began)
-            samples, effort = await _send(exchanger, requests, settings, console)
-        return Outcome(samples, effort, served, overhead)
+            began = monotonic() + LEAD
+            for exchanger in exchangers:
+                exchanger.began = began
+            samples, effort, interrupted = await _send(
+                Turns(exchangers), requests, settings, console
+            )
+    left_out = len(jobs) - len(fitting)
+    return Outcome(samples, effort, served, overhead, left_out, interrupted)
+
+
+@asynccontextmanager
+async def _exchangers(settings: Settings, model: str) -> AsyncIterator[list[Exchanger]]:
+    """One for each server, with a client of its own."""
+    clients: list[Client] = []
+    exchangers: list[Exchanger] = []
+    try:
+        for url in (settings.url, *settings.also):
+            target = Target(url, model, settings.api, settings.stream, settings.ignore_eos)
+            spec = BackendSpec("target", target.origin, api_key=settings.api_key)
+            clients.append(Client(spec, ClientLimits(connections=CONNECTIONS)))
+            exchangers.append(Exchanger(target, clients[-1], settings.timeouts, began=monotonic()))
+        yield exchangers
     finally:
-        await client.close()
+        for client in clients:
+            await client.close()
 
 
 async def _send(
-    exchanger: Exchanger, requests: list[Request], settings: Settings, console: Console
-) -> tuple[list[Sample], Effort]:
+    sender: Sender, requests: list[Request], settings: Settings, console: Console
+) -> tuple[list[Sample], Effort, bool]:
+    """The samples, what they cost, and whether SIGINT came before the end."""
     samples: list[Sample] = []
     with Live(console, len(requests)) as live:
 
@@ -103,17 +129,17 @@ async def _send(
 
         stopwatch = Stopwatch()
         if settings.concurrency is None:
-            await _until_interrupted(open_loop(exchanger, requests, collect))
+            interrupted = await _until_interrupted(open_loop(sender, requests, collect))
         else:
             loop = closed_loop(
-                exchanger,
+                sender,
                 requests,
                 collect,
                 concurrency=settings.concurrency,
                 duration=settings.duration,
             )
-            await _until_interrupted(loop)
-        return samples, stopwatch.effort()
+            interrupted = await _until_interrupted(loop)
+        return samples, stopwatch.effort(), interrupted
 
 
 @contextmanager
@@ -127,8 +153,8 @@ def _without_old_garbage() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _until_interrupted(sending: Coroutine[Any, Any, None]) -> None:
-    """Send until all is over, or until SIGINT."""
+async def _until_interrupted(sending: Coroutine[Any, Any, None]) -> bool:
+    """Send until all is over, or until SIGINT: then true."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(sending)
         loop = asyncio.get_running_loop()
@@ -137,3 +163,4 @@ async def _until_interrupted(sending: Coroutine[Any, Any, None]) -> None:
             await asyncio.wait([task])
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+    return task.cancelled()

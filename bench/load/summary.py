@@ -17,6 +17,9 @@ LATE = 0.002
 BUSY = 0.9
 """A generator that needs more of a core than this cannot keep its times."""
 
+WAITING = 0.2
+"""One that waits for a core longer than this share of the time stamps answers late, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -51,12 +54,11 @@ def of_class(samples: Sequence[Sample], objective: Objective) -> dict[str, Any]:
     good = [sample for sample in samples if not sample.error]
     span = max(s.ended for s in samples) - min(s.intended for s in samples) if samples else 0.0
     per_second = 1 / span if span else 0.0
-    retry_after = [s.retry_after for s in samples if s.retry_after is not None]
     return {
         "requests": len(samples),
         "completed": len(good),
         "errors": dict(Counter(s.error for s in samples if s.error)),
-        "retry_after_s": {"count": len(retry_after), "max": max(retry_after, default=0.0)},
+        "retry_after_s": _retry_after(samples),
         "requests_per_s": round(len(good) * per_second, 3),
         "goodput_per_s": round(sum(map(objective.met, samples)) * per_second, 3),
         "prompt_tokens": sum(s.prompt_tokens for s in good),
@@ -67,6 +69,18 @@ def of_class(samples: Sequence[Sample], objective: Objective) -> dict[str, Any]:
         "itl_ms": distribution(gap for s in good for gap in s.gaps),
         "e2e_ms": distribution(s.e2e for s in good),
         "stages_ms": _stages(good),
+    }
+
+
+def _retry_after(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
+    """The Retry-After headers of each kind of error that had some: how many, what they said."""
+    told: dict[str, list[float]] = {}
+    for sample in samples:
+        if sample.error and sample.retry_after is not None:
+            told.setdefault(sample.error, []).append(sample.retry_after)
+    return {
+        error: {"count": len(values), "p50": float(numpy.median(values)), "max": max(values)}
+        for error, values in told.items()
     }
 
 
@@ -86,17 +100,23 @@ def _stages(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
 def generator(samples: Sequence[Sample], effort: Effort) -> dict[str, Any]:
     """How punctual the generator was, and whether it was the bottleneck itself."""
     lateness = distribution(sample.lateness for sample in samples)
-    share = effort.cpu / effort.wall if effort.wall else 0.0
+    share, waited = (
+        seconds / effort.wall if effort.wall else 0.0 for seconds in (effort.cpu, effort.waited)
+    )
     reasons = []
     if lateness.get("p99", 0.0) > LATE * 1000:
         reasons.append(f"1% of the requests were sent {lateness['p99']:.1f} ms late or more")
     if share > BUSY:
         reasons.append(f"it used {share:.0%} of a core")
+    if waited > WAITING:
+        reasons.append(f"it waited for a core {waited:.0%} of the time: others had them")
     return {
         "lateness_ms": lateness,
         "cpu_share": round(share, 4),
+        "core_wait_share": round(waited, 4),
         "cpu_us_per_request": round(effort.cpu / len(samples) * 1e6, 1) if samples else 0.0,
         "wall_s": round(effort.wall, 3),
+        "verdict": "bottleneck" if reasons else "kept its times",
         "bottleneck": reasons,
     }
 
@@ -126,6 +146,7 @@ def flat(detail: dict[str, Any]) -> dict[str, float]:
         for key in ("requests", "completed", "requests_per_s", "goodput_per_s"):
             found[name + key] = numbers[key]
         found[f"{name}errors"] = sum(numbers["errors"].values())
+        found[f"{name}rejected_429"] = numbers["errors"].get("http_429", 0)
         for latency in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
             for statistic in ("p50", "p99"):
                 if statistic in numbers[latency]:
@@ -133,4 +154,5 @@ def flat(detail: dict[str, Any]) -> dict[str, float]:
     lateness = detail["generator"]["lateness_ms"]
     found["generator_lateness_ms_p99"] = lateness.get("p99", 0.0)
     found["generator_cpu_share"] = detail["generator"]["cpu_share"]
+    found["generator_was_bottleneck"] = len(detail["generator"]["bottleneck"])
     return found

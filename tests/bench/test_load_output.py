@@ -10,7 +10,7 @@ from rich.console import Console
 
 from bench.environment import environment
 from bench.load.live import Live
-from bench.load.output import show, write_csv, write_json
+from bench.load.output import show, show_sweep, write_csv, write_json
 from bench.load.run import Effort
 from bench.load.sample import Sample
 from bench.load.summary import Objective, detail
@@ -24,9 +24,12 @@ SAMPLES = [
 ]
 
 
-def shown(samples: list[Sample], effort: Effort, width: int = 80) -> str:
+RUN = {"tokenizer_guessed": False, "left_out": 0, "interrupted": False}
+
+
+def shown(samples: list[Sample], effort: Effort, width: int = 80, **run: object) -> str:
     out = io.StringIO()
-    show(Console(file=out, width=width), detail(samples, effort, Objective()))
+    show(Console(file=out, width=width), detail(samples, effort, Objective()), RUN | run)
     return out.getvalue()
 
 
@@ -35,9 +38,11 @@ def test_the_table_has_each_class_its_errors_and_stages():
     lines = [line.split() for line in text.splitlines()]
     assert ["short", "TTFT", "123.0", "123.0", "123.0", "123.0", "2", "1", "0.3"] in lines
     assert ["long", "TTFT", "200.0", "200.0", "200.0", "200.0", "1", "0", "0.9"] in lines
-    assert "1 × http_429" in text
+    assert "short: 1 × http_429, 1 with Retry-After: p50 2 s, max 2 s" in text
     assert "stage queue: p50 20.00 ms" in text
     assert "generator: 5% of a core" in text
+    assert "kept its times" in text
+    assert "warm-up" not in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -45,6 +50,24 @@ def test_a_generator_that_was_late_says_so_loudly():
     late = [sample(n, 0.1, sent=n + 0.05) for n in range(5)]
     assert "part of what was measured" in shown(late, Effort(10.0, 0.5))
     assert "part of what was measured" not in shown(SAMPLES, Effort(10.0, 0.5))
+
+
+def test_the_warm_up_is_shown_apart_and_what_was_not_as_asked_is_said():
+    samples = [sample(0, 9.0, warm_up=True), *SAMPLES]
+    text = shown(samples, Effort(10.0, 0.5), tokenizer_guessed=True, left_out=7, interrupted=True)
+    assert ["warm-up", "TTFT", "9000.0"] in [line.split()[:3] for line in text.splitlines()]
+    for said in ("lengths are guesses", "7 requests left out", "Interrupted"):
+        assert said in text
+    assert "left out" not in shown(SAMPLES, Effort(10.0, 0.5))
+
+
+def test_a_sweep_has_a_row_for_each_rate():
+    steps = [
+        {"rate": rate, **detail(SAMPLES, Effort(10.0, 0.5), Objective())} for rate in (5.0, 10.5)
+    ]
+    out = io.StringIO()
+    show_sweep(Console(file=out, width=120), steps)
+    assert [line.split()[0] for line in out.getvalue().splitlines()[-3:-1]] == ["5", "10.5"]
 
 
 def test_a_run_without_samples_is_shown_too():

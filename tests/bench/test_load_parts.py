@@ -220,7 +220,7 @@ class TestSummary:
         found = detail(samples, Effort(10.0, 1.0), Objective(ttft=0.3))
         assert found["all"]["requests"] == 6
         assert found["all"]["errors"] == {"http_429": 1}
-        assert found["all"]["retry_after_s"] == {"count": 1, "max": 3.0}
+        assert found["all"]["retry_after_s"] == {"http_429": {"count": 1, "p50": 3.0, "max": 3.0}}
         assert found["classes"]["short"]["ttft_ms"]["max"] == 100.0
         assert found["classes"]["long"]["ttft_ms"]["p50"] == 500.0
         assert found["warm_up"]["ttft_ms"]["p50"] == 9000.0

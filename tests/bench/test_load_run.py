@@ -30,6 +30,7 @@ from bench.load.session import Outcome, Settings, run_load
 from bench.load.target import Api, Target
 from bench.workload import Job
 from tests.bench.conftest import Fake, make_fake
+from tests.bench.schemas import schema
 from tests.bench.waiting import reaches
 
 QUIET = Console(quiet=True)
@@ -63,6 +64,21 @@ async def test_a_prefix_that_jobs_share_is_found_in_the_engines_cache():
         jobs = [Job(0.1, 1600, 1, prefix=(1, 2, 3)), Job(0.4, 1600, 1, prefix=(1, 2, 9))]
         await run(fake.server.url, jobs, api=Api.COMPLETIONS)
         assert fake.server.app.engine.cached_tokens >= 1008
+
+
+async def test_servers_get_requests_in_turn(fake: Fake):
+    async with make_fake() as other:
+        outcome = await run(fake.server.url, at_intervals(10, 0.01), also=(other.server.url,))
+        assert [sample.error for sample in outcome.samples] == [""] * 10
+        # The first of all asked for the length of the template.
+        assert (fake.server.app.received, other.server.app.received) == (6, 5)
+
+
+async def test_what_is_longer_than_the_context_is_left_out_and_counted():
+    async with make_fake(max_model_len=500) as fake:
+        outcome = await run(fake.server.url, [Job(0.0, size, 2) for size in (100, 499, 500, 900)])
+    assert [sample.error for sample in outcome.samples] == ["", ""]
+    assert outcome.left_out == 2
 
 
 async def stalled(fake: Fake, jobs: list[Job], **settings) -> list[float]:
@@ -228,7 +244,7 @@ async def test_the_command_writes_a_table_json_and_csv(fake: Fake, tmp_path: Pat
     assert process.returncode == 0
     assert "TTFT" in said.decode()
     document = json.loads((tmp_path / "r.json").read_text())
-    assert document["schema"] == 1
+    schema("load").validate(document)
     warm_up, measured = (document["detail"][part]["requests"] for part in ("warm_up", "all"))
     assert warm_up > 0
     assert warm_up + measured == 30
@@ -237,6 +253,21 @@ async def test_the_command_writes_a_table_json_and_csv(fake: Fake, tmp_path: Pat
     rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert {row["prompt_tokens"] for row in rows} == {"50", "1500"}
     assert all(float(row["ttft"]) > 0 for row in rows)
+
+
+async def test_a_sweep_writes_a_step_for_each_rate_and_its_pictures(fake: Fake, tmp_path: Path):
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, fake.server.url, "--sweep", "40,20", "--requests", "8", "--prompt", "50",
+        "--output", "2", "--json", tmp_path / "r.json", "--pictures", tmp_path, stdout=PIPE,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert "latency against load" in said.decode()
+    document = json.loads((tmp_path / "r.json").read_text())
+    schema("load").validate(document)
+    assert [step["rate"] for step in document["detail"]["steps"]] == [20.0, 40.0]
+    assert document["summary"]["rate_40_ttft_ms_p99"] > 0
+    assert (tmp_path / "latency-against-load.png").stat().st_size > 10_000
 
 
 async def test_ctrl_c_shows_what_was_measured(tmp_path: Path):
