@@ -10,7 +10,7 @@ from gateway.metrics import Metrics
 from gateway.node.messages import REPORT
 from gateway.node.port import Port
 from gateway.node.relay import Relay
-from gateway.node.relays import Relays
+from gateway.node.relays import Pace, Relays
 from gateway.node.reservation import Reservation
 from gateway.node.tokenizers import NodeTokenizers, together
 from gateway.settings import pool_settings
@@ -18,17 +18,15 @@ from gateway.tasks import Tasks
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import PoolReport
 
-FLUSH_INTERVAL = 1.0
-"""Seconds between collections of the relay processes' records: what a killed one may take along."""
-
 
 class Node:
     """One brain, in this process, and its relay processes."""
 
-    def __init__(self, config: Config, count: int) -> None:
+    def __init__(self, config: Config, count: int, pace: Pace | None = None) -> None:
         self.config = config
         self.tasks = Tasks()
         self._count = count
+        self._pace = pace or Pace()
         self._metrics = Metrics()
         self.reports: dict[str, PoolReport] = {}  # of each relay process, a second old at most
         self._reservation: Reservation | None = None
@@ -36,7 +34,12 @@ class Node:
         own = replace(pool_settings(config), inline_max_bytes=0, workers=1)
         self._pool = TokenizerPool(own, self.tasks.spawn)
         self.relays = Relays(
-            config, self.tasks, admit=self._admit, collect=self._collect, answer=self._answer
+            config,
+            self.tasks,
+            self._pace,
+            admit=self._admit,
+            collect=self._collect,
+            answer=self._answer,
         )
         self.brain = Brain(
             config,
@@ -83,7 +86,7 @@ class Node:
 
     async def _collect_often(self) -> None:
         while True:
-            await asyncio.sleep(FLUSH_INTERVAL)
+            await asyncio.sleep(self._pace.interval)
             await self.relays.flush()
             running = self.relays.names()
             self.reports = {n: r for n, r in self.reports.items() if n in running}

@@ -24,6 +24,8 @@ class Relay:
         self.drained = asyncio.Event()
         self.loaded: dict[str, asyncio.Event] = {}
         self.flushed: dict[int, asyncio.Event] = {}
+        self.silences = 0
+        self.has_spoken = False  # until it has, it is starting, which may take its time
         self._gone = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
 
@@ -48,6 +50,10 @@ class Relay:
                 pass_fds=(theirs.fileno(),),
             )
 
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
     async def until_gone(self) -> None:
         await self._gone.wait()
 
@@ -63,7 +69,7 @@ class Relay:
             async with asyncio.timeout(EXIT_TIMEOUT):
                 return await self._process.wait()
         except TimeoutError:
-            self._process.kill()
+            self.kill()
             return await self._process.wait()
 
     def _lost(self) -> None:

@@ -8,6 +8,8 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
@@ -23,7 +25,20 @@ log = logging.getLogger("forebay.node")
 RESTART_AFTER = (0.0, 0.5, 2.0, 5.0)
 """Seconds before a process is replaced, by how many before it in its place died young."""
 YOUNG = 10.0
-FLUSH_TIMEOUT = 1.0
+DRAIN_EXCESS = 5.0
+"""Seconds over the grace after which a process that drains is waited for no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often records are collected, in seconds (a killed process takes the last ones along),
+    and how long each process has to tell its own. One that is silent for `silences` times in a row
+    hangs, and is killed: its slots, and the connections that the kernel gives it, would hang too.
+    """
+
+    interval: float = 1.0
+    timeout: float = 1.0
+    silences: int = 5
 
 
 class Port(Protocol):
@@ -46,6 +61,7 @@ class Relays:
         self,
         config: Config,
         tasks: Tasks,
+        pace: Pace,
         *,
         admit: Callable[[Relay], Port],
         collect: Records,
@@ -53,6 +69,7 @@ class Relays:
     ) -> None:
         self._config = config
         self._tasks = tasks
+        self._pace = pace
         self._admit = admit
         self._collect = collect
         self._answer = answer
@@ -94,26 +111,27 @@ class Relays:
             self._tell_row(relay, backend)
 
     async def flush(self) -> None:
-        """Collect everyone's records, as far as they come within FLUSH_TIMEOUT."""
+        """Collect everyone's records, as far as they come in time; kill who is silent for long."""
         number = next(self._numbers)
-        for relay in self._running.values():
+        asked = list(self._running.values())
+        for relay in asked:
             relay.flushed[number] = asyncio.Event()
             relay.link.send("flush", number)
-        waiting = list(self._running.values())
-        try:
-            async with asyncio.timeout(FLUSH_TIMEOUT):
-                await _all(relay.flushed[number] for relay in waiting)
-        except TimeoutError:
-            log.warning("a relay process did not tell its metrics within %.0f s", FLUSH_TIMEOUT)
-        for relay in waiting:
-            del relay.flushed[number]
+        await _all((relay.flushed[number] for relay in asked), within=self._pace.timeout)
+        for relay in asked:
+            answered = relay.flushed.pop(number).is_set() or not relay.has_spoken
+            relay.silences = 0 if answered else relay.silences + 1
+            if relay.silences == self._pace.silences:
+                log.error("relay process %s hangs and is killed", relay.name)
+                relay.kill()
 
     async def drain(self, grace: float) -> None:
         """Take nothing new; return when the last exchange has ended, within `grace` seconds."""
         self.draining = True
         for relay in self._running.values():
             relay.link.send("drain", grace)
-        await _all(relay.drained for relay in list(self._running.values()))
+        drained = [relay.drained for relay in self._running.values()]
+        await _all(drained, within=grace + DRAIN_EXCESS)
 
     async def stop(self) -> None:
         """End every process."""
@@ -178,6 +196,7 @@ class Relays:
     # what a process says
 
     def _received(self, relay: Relay, message: Message) -> None:
+        relay.has_spoken = True
         if self._ports[relay.name].handles(message):
             return
         match message:
@@ -204,6 +223,9 @@ class Relays:
         relay.link.send("told", number, yes, body.decode())
 
 
-async def _all(events: Iterable[asyncio.Event]) -> None:
-    for event in list(events):
-        await event.wait()
+async def _all(events: Iterable[asyncio.Event], *, within: float | None = None) -> None:
+    """Wait until all are set, or for so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            for event in list(events):
+                await event.wait()

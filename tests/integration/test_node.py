@@ -15,6 +15,7 @@ import pytest
 
 from gateway.config import Config
 from gateway.node.node import Node
+from gateway.node.relays import Pace
 from tests.integration.conftest import StartEngine
 from tests.integration.parts import MODEL
 
@@ -55,7 +56,8 @@ class RunningNode:
 @asynccontextmanager
 async def running_node(cache_dir: Path, **settings: Any) -> AsyncIterator[RunningNode]:
     own = {"port": 0, "tokenizer": {"cache_dir": cache_dir}, "warm": {"requests": 2}}
-    node = Node(Config.model_validate(own | settings), 2)
+    pace = Pace(interval=0.1, timeout=0.5, silences=2)
+    node = Node(Config.model_validate(own | settings), 2, pace)
     one_each = aiohttp.TCPConnector(force_close=True, limit=0)
     async with aiohttp.ClientSession(connector=one_each) as session:
         try:
@@ -147,13 +149,30 @@ async def test_a_killed_process_takes_only_its_own_requests_along(
     await running.until(engine_agrees)
     await running.until(lambda: len(node.relays.names()) == 2 and node.relays.names() != before)
     await running.until(lambda: all(each in node.reports for each in node.relays.names()))
-    assert {await running.ask(BODY | {"max_tokens": 1}) for _ in range(24)} == {200}
-    await node.relays.flush()
-    assert min(served(node)) > 0, "the new process serves, too"
+
+    async def both_serve() -> bool:
+        assert {await running.ask(BODY | {"max_tokens": 1}) for _ in range(8)} == {200}
+        return min(served(node)) > 0
+
+    await running.until(both_serve)
     assert not all(each.done() for each in streams), "the other one's streams have gone on"
     for each in streams:
         each.cancel()
     await asyncio.gather(*streams, return_exceptions=True)
+
+
+async def test_a_process_that_hangs_is_replaced(
+    start_engine: StartEngine, start_node: StartNode
+) -> None:
+    engine = await start_engine()
+    running = await start_node(backends={"only": {"url": engine.url}})
+    relays = running.node.relays
+    before, victim = relays.names(), relays.pids()[0]
+    os.kill(victim, signal.SIGSTOP)
+    await running.until(lambda: len(relays.names()) == 2 and relays.names() != before)
+    assert victim not in relays.pids()
+    await running.until(lambda: set(relays.names()) == set(running.node.reports))
+    assert {await running.ask(BODY | {"max_tokens": 1}) for _ in range(16)} == {200}
 
 
 async def test_the_node_tells_one_story_whichever_process_is_asked(
