@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -130,3 +131,43 @@ async def running_gateway(
     assert app.tasks.failed == 0
     assert len(app.tasks) == 0
     assert gateway.in_flight() == 0
+
+
+@dataclass
+class Command:
+    """A running `forebay serve`."""
+
+    process: asyncio.subprocess.Process
+    port: int
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[str]:
+        """The process ids of what it has started itself."""
+        return Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+
+
+@asynccontextmanager
+async def running_command(cache_dir: Path, engine: Engine, *options: str) -> AsyncIterator[Command]:
+    """`forebay serve` in front of an engine, when a chat would go there by ids."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "gateway.cli", "serve", "--port", "0", "--backend", engine.url, *options),
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"FOREBAY_CACHE": str(cache_dir)},
+    )
+    try:
+        assert process.stderr is not None
+        port = 0
+        async for line in process.stderr:
+            if b"listening on" in line:
+                port = int(line.rsplit(b":", 1)[1])
+            if b"chat by ids" in line and port:
+                break
+        yield Command(process, port)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

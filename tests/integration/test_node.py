@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from gateway.config import Config
 from gateway.node.node import Node
 from gateway.node.relays import Pace
 from tests.integration.conftest import StartEngine
-from tests.integration.parts import MODEL
+from tests.integration.parts import MODEL, running_command
 
 BODY: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 ENDLESS = BODY | {"stream": True, "max_tokens": 2000, "ignore_eos": True}
@@ -192,30 +191,18 @@ async def test_the_command_with_two_workers_drains_and_leaves_no_process(
     start_engine: StartEngine, cache_dir: Path
 ) -> None:
     engine = await start_engine("--step-ms", "20")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "gateway.cli", "serve", "--port", "0", "--workers", "2", "--backend", engine.url),
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"FOREBAY_CACHE": str(cache_dir)},
-    )
-    assert process.stderr is not None
-    port = 0
-    async for line in process.stderr:
-        if b"listening on" in line:
-            port = int(line.rsplit(b":", 1)[1])
-        if b"chat by ids" in line and port:
-            break
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    children = children_of(process.pid)
-    assert len(children) >= 3, "two relay processes and a tokenizer worker"
     async with (
+        running_command(cache_dir, engine, "--workers", "2") as command,
         aiohttp.ClientSession() as session,
-        session.post(url, json=ENDLESS | {"max_tokens": 40}) as answer,
     ):
-        assert answer.status == 200
-        process.send_signal(signal.SIGTERM)
-        assert (await answer.text()).endswith("data: [DONE]\n\n")
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+        url = f"http://127.0.0.1:{command.port}/v1/chat/completions"
+        children = command.children()
+        assert len(children) >= 3, "two relay processes and a tokenizer worker"
+        async with session.post(url, json=ENDLESS | {"max_tokens": 40}) as answer:
+            assert answer.status == 200
+            command.process.send_signal(signal.SIGTERM)
+            assert (await answer.text()).endswith("data: [DONE]\n\n")
+        assert await asyncio.wait_for(command.process.wait(), 20) == 0
     assert not any(alive(child) for child in children)
 
 
@@ -223,26 +210,11 @@ async def test_relay_processes_end_when_the_brain_is_killed(
     start_engine: StartEngine, cache_dir: Path
 ) -> None:
     engine = await start_engine()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "gateway.cli", "serve", "--port", "0", "--workers", "2", "--backend", engine.url),
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"FOREBAY_CACHE": str(cache_dir)},
-    )
-    assert process.stderr is not None
-    async for line in process.stderr:
-        if b"listening on" in line:
-            break
-    children = children_of(process.pid)
-    process.kill()
-    await process.wait()
+    async with running_command(cache_dir, engine, "--workers", "2") as command:
+        children = command.children()
     async with asyncio.timeout(20):
         while any(alive(child) for child in children):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-def children_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def alive(pid: str) -> bool:

@@ -1,9 +1,7 @@
 """What operators do while requests run: Redis keys, bursts, warmth, a drain."""
 
 import asyncio
-import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import openai
 import pytest
 
 from tests.integration.conftest import StartEngine, StartGateway
-from tests.integration.parts import MODEL, Gateway
+from tests.integration.parts import MODEL, Gateway, running_command
 from tests.redis_server import redis_server, url_of
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
@@ -149,26 +147,14 @@ async def test_the_command_drains_on_sigint_and_exits(
     start_engine: StartEngine, cache_dir: Path
 ) -> None:
     engine = await start_engine("--step-ms", "20")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "gateway.cli", "serve", "--port", "0", "--backend", engine.url),
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"FOREBAY_CACHE": str(cache_dir)},
-    )
-    assert process.stderr is not None
-    port = 0
-    async for line in process.stderr:
-        if b"listening on" in line:
-            port = int(line.rsplit(b":", 1)[1])
-        if b"chat by ids" in line and port:
-            break
     body = {"model": MODEL, "messages": HELLO, "stream": True, "max_tokens": 40}
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
-        assert answer.status == 200
-        process.send_signal(signal.SIGINT)
-        assert (await answer.text()).endswith("data: [DONE]\n\n")
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+    async with running_command(cache_dir, engine) as command, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{command.port}/v1/chat/completions"
+        async with session.post(url, json=body) as answer:
+            assert answer.status == 200
+            command.process.send_signal(signal.SIGINT)
+            assert (await answer.text()).endswith("data: [DONE]\n\n")
+        assert await asyncio.wait_for(command.process.wait(), 20) == 0
 
 
 async def test_a_client_that_says_how_long_it_waits_is_not_kept_waiting_longer(
