@@ -4,15 +4,18 @@
 read from its snapshot at scrape time, so that they cost nothing on a request's path.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from backends.fleet import Fleet
 from backends.types import State
 from gateway.record import RequestRecord
+from gateway.series import Counter, Histogram, Series, moved
 from scheduler.events import Decided
 from scheduler.snapshot import Snapshot
 from tokenizer_pool.types import PoolReport
@@ -27,89 +30,120 @@ STAGE_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 1
 E2E_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 
 
+ROWS_AT_ONCE = 40
+"""Rows of a metric that are rendered before the loop gets its turn: about half a millisecond."""
+
+
 class Metrics:
-    """The counters and histograms that requests and operators' actions move."""
+    """The counters and histograms that requests and operators' actions move.
+
+    `registry` is for what is read at scrape time. What relay processes `export`, the brain's own
+    metrics `merge`: each count arrives exactly once.
+    """
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._requests = Counter(
             "forebay_requests_total",
             "Requests to the shaped endpoints, by how they ended.",
             ["model", "service_class", "channel", "outcome", "status"],
-            registry=registry,
         )
         self._ttft = Histogram(
             "forebay_ttft_seconds",
             "Time to first token: first byte of the request to first byte of the answer's body.",
             ["model", "service_class"],
             buckets=TTFT_BUCKETS,
-            registry=registry,
         )
         self._stage = Histogram(
             "forebay_ttft_stage_seconds",
             "The stages of the TTFT: read, tokenize, queue, backend.",
             ["service_class", "stage"],
             buckets=STAGE_BUCKETS,
-            registry=registry,
         )
         self._e2e = Histogram(
             "forebay_e2e_seconds",
             "First byte of the request to last byte of the answer.",
             ["model", "service_class"],
             buckets=E2E_BUCKETS,
-            registry=registry,
         )
         self._prompt_tokens = Counter(
             "forebay_prompt_tokens_total",
             "Prompt tokens of requests that a backend took.",
             ["model", "service_class"],
-            registry=registry,
         )
-        self.retries = Counter(
-            "forebay_retries_total", "Requests sent to another backend.", registry=registry
-        )
+        self.retries = Counter("forebay_retries_total", "Requests sent to another backend.")
         self._decisions = Counter(
-            "forebay_decisions_total",
-            "Changes of a pool's effective limit.",
-            ["pool", "what"],
-            registry=registry,
+            "forebay_decisions_total", "Changes of a pool's effective limit.", ["pool", "what"]
         )
         self._parity = Counter(
             "forebay_parity_mismatches_total",
             "Answers whose usage.prompt_tokens was not our exact count.",
             ["backend", "model"],
-            registry=registry,
         )
         self.settings_accepted = Counter(
-            "forebay_settings_accepted_total",
-            "Changes of Redis keys put in force.",
-            registry=registry,
+            "forebay_settings_accepted_total", "Changes of Redis keys put in force."
         )
         self.settings_rejected = Counter(
-            "forebay_settings_rejected_total", "Changes of Redis keys refused.", registry=registry
+            "forebay_settings_rejected_total", "Changes of Redis keys refused."
         )
+        own = [one for one in vars(self).values() if isinstance(one, Series)]
+        self._series = {one.name: one for one in own}
+
+    def names(self) -> list[str]:
+        """Of the metrics that are counted here, not read at scrape time."""
+        return list(self._series)
 
     def observe(self, record: RequestRecord) -> None:
         """Count one ended request."""
-        model, cls = record.model, record.service_class
-        self._requests.labels(
-            model, cls, record.channel, record.outcome.value, str(record.status)
-        ).inc()
-        self._e2e.labels(model, cls).observe(record.e2e)
+        model, cls = labels = record.model, record.service_class
+        self._requests.inc(model, cls, record.channel, record.outcome.value, str(record.status))
+        self._e2e.observe(labels, record.e2e)
         for stage, seconds in record.stages.items():
-            self._stage.labels(cls, stage).observe(seconds)
+            self._stage.observe((cls, stage), seconds)
         if record.ttft is not None:
-            self._ttft.labels(model, cls).observe(record.ttft)
-            self._prompt_tokens.labels(model, cls).inc(record.prompt_tokens)
+            self._ttft.observe(labels, record.ttft)
+            self._prompt_tokens.inc(model, cls, by=record.prompt_tokens)
 
     def parity_differs(self, backend: str, model: str) -> None:
-        self._parity.labels(backend, model).inc()
+        self._parity.inc(backend, model)
 
     def decided(self, decision: Decided) -> None:
-        self._decisions.labels(decision.pool, decision.what.partition(":")[0]).inc()
+        self._decisions.inc(decision.pool, decision.what.partition(":")[0])
 
-    def render(self) -> bytes:
-        return generate_latest(self.registry)
+    def export(self) -> dict[str, Any]:
+        """What was counted since the last export, as plain data; it is another process's now."""
+        return moved(list(self._series.values()))
+
+    def merge(self, exported: dict[str, Any]) -> None:
+        """Add what another process of this version has exported."""
+        for name, rows in exported.items():
+            self._series[name].merge(rows)
+
+    async def render(self) -> bytes:
+        """All metrics as Prometheus reads them, made in steps: a scrape must not stop streams."""
+        text: list[str] = []
+        for series in self._series.values():
+            text.append(series.head())
+            for number, line in enumerate(series.lines(), start=1):
+                text.append(line)
+                if number % ROWS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        for family in self.registry.collect():
+            text.append(generate_latest(_Single(family)).decode())
+            await asyncio.sleep(0)
+        return "".join(text).encode()
+
+
+class _Single(CollectorRegistry):
+    """A registry of one family, to have only that one rendered."""
+
+    def __init__(self, family: Metric) -> None:
+        super().__init__()
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
 
 
 class StateCollector(Collector):

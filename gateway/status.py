@@ -1,7 +1,7 @@
 """What Forebay says about itself: /v1/models, /health, /ready."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class OwnStatus:
     """The `routes.About` of a process that is its own brain."""
 
     status: Status
-    render_metrics: Callable[[], bytes]
+    render_metrics: Callable[[], Awaitable[bytes]]
 
     async def models(self) -> bytes:
         return self.status.models()
@@ -106,4 +106,4 @@ class OwnStatus:
         return self.status.ready()
 
     async def metrics(self) -> bytes:
-        return self.render_metrics()
+        return await self.render_metrics()

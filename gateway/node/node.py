@@ -98,4 +98,4 @@ class Node:
             case "ready":
                 return self.status.ready()
         await self.relays.flush()
-        return True, self._metrics.render()
+        return True, await self._metrics.render()
