@@ -55,8 +55,7 @@ class Admission:
     def delay(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
         """Seconds until the offer may be taken if nothing else happens: 0.0 is now."""
         if pool.smallest:
-            late = 0.0 if offer.wait <= self._hold.ahead else offer.ttft - pool.spec.ttft_target
-            return max(late, 0.0)
+            return self.lateness(offer, pool)
         if (stale := self._kv_full(offer.member, shared.now)) > 0.0:
             return stale
         late = offer.wait - self._lead(offer.member)
@@ -65,6 +64,12 @@ class Admission:
         if offer.tokens <= self._hold.step_tokens or offer.member not in shared.members:
             return 0.0
         return self._held(offer, pool, queued, shared)
+
+    def lateness(self, offer: Offer, pool: Pool) -> float:
+        """The same for the smallest class: seconds over its target, if there is a backlog."""
+        if offer.wait <= self._hold.ahead:
+            return 0.0
+        return max(offer.ttft - pool.spec.ttft_target, 0.0)
 
     def busy(self, offer: Offer) -> bool:
         """Whether the offer's backend has too much before it."""

@@ -5,7 +5,9 @@ all moves between them go through this file, so that counts, queues, deadlines a
 change together. `audit.check` proves that they did.
 """
 
+from collections.abc import Mapping
 from math import inf
+from types import MappingProxyType
 
 from scheduler.admission import Admission, Offer
 from scheduler.affinity import PrefixMap
@@ -17,6 +19,8 @@ from scheduler.model import Backend, Settings, Ticket
 from scheduler.placement import Chooser
 from scheduler.pools import Pool, Pools
 from scheduler.queues import Head, Queued
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Books:
@@ -36,7 +40,8 @@ class Books:
         """Limits that are not whole, by the name of their pool or backend."""
         self.draining = False
 
-    def enqueue(self, ticket: Ticket, pool: Pool, now: float) -> None:
+    def arrived(self, ticket: Ticket, pool: Pool, now: float) -> Queued:
+        """Give a new ticket its deadline and its rank, and count it."""
         settings = self.settings
         expires = now + settings.queue_wait if ticket.deadline is None else ticket.deadline
         if ticket.answer_by is not None:
@@ -45,8 +50,8 @@ class Books:
         # a deadline later than the usual one is no reason to stand further back.
         rank = min(now, expires - settings.queue_wait) - ticket.priority * settings.ageing
         queued = Queued(ticket, now, expires, rank)
-        self.insert(queued, pool)
         self.admission.arrived(queued, pool, now)
+        return queued
 
     def insert(self, queued: Queued, pool: Pool) -> None:
         if pool.queue.add(queued) or not pool.smallest:
@@ -60,12 +65,16 @@ class Books:
         self.expiry.discard(ticket_id)
         return pool.queue.remove(ticket_id)
 
-    def dispatch(self, head: Head, offer: Offer, now: float) -> None:
-        """Move a ticket from the queue to a backend's ledger."""
-        ticket, member = head.queued.ticket, offer.member
-        pool = self.waiting.pop(ticket.id)
-        self.expiry.discard(ticket.id)
+    def serve(self, head: Head, pool: Pool) -> None:
+        """Take the ticket whose turn it is out of the queue."""
+        ticket_id = head.queued.ticket.id
+        del self.waiting[ticket_id]
+        self.expiry.discard(ticket_id)
         pool.queue.serve(head)
+
+    def launch(self, ticket: Ticket, pool: Pool, offer: Offer, now: float) -> None:
+        """Enter a ticket that waits no more into a backend's ledger."""
+        member = offer.member
         blocking = offer.tokens > self.settings.hold.step_tokens
         flight = Flight(ticket, pool.name, member, now, offer.tokens, blocking)
         self.flights[ticket.id] = flight
@@ -141,9 +150,15 @@ class Books:
 
     def class_of(self, ticket: Ticket, now: float) -> Pool:
         tokens = ticket.prompt_tokens
-        if self.settings.class_by_uncached and (ticket.prefix or ticket.session):
-            tokens -= max(self.prefixes.cached_tokens(ticket, now).values(), default=0)
+        if self.settings.class_by_uncached:
+            tokens -= max(self.cached_tokens(ticket, now).values(), default=0)
         return self.pools.of(tokens)
+
+    def cached_tokens(self, ticket: Ticket, now: float) -> Mapping[str, int]:
+        """How much of the prompt each backend that holds some of it is likely to hold."""
+        if ticket.prefix or ticket.session:
+            return self.prefixes.cached_tokens(ticket, now)
+        return _NOTHING
 
     def _fastest(self, ticket: Ticket, pool: Pool) -> float:
         """Seconds that the prompt's prefill takes on the best backend, if that were idle."""

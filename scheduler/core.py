@@ -34,7 +34,6 @@ from scheduler.events import (
     SettingsChanged,
     WakeAt,
     Woke,
-    cause_of,
 )
 from scheduler.ledger import Load
 from scheduler.model import BackendState, Settings, Ticket
@@ -57,7 +56,7 @@ class Scheduler:
     def __init__(self, settings: Settings) -> None:
         self._books = Books(settings)
         self._dispatcher = Dispatcher(self._books)
-        self._announced: float | None = None
+        self._announced = inf
         self._apply: dict[type[Event], Callable[[Any, Turn], None]] = {
             Arrived: self._on_arrived,
             FirstToken: self._on_first_token,
@@ -79,24 +78,20 @@ class Scheduler:
         Reports about tickets that are unknown or already over are ignored, and so is an
         `Arrived` whose id is still live.
         """
-        turn = Turn(now, cause_of(event))
-        self._pass_time(turn)
+        turn, books = Turn(event, now), self._books
+        if books.waiting or books.recovering:
+            self._pass_time(turn)
         self._apply[type(event)](event, turn)
-        self._dispatcher.pump(turn)
-        if turn.newcomer is not None:
-            self._refuse_newcomer(turn.newcomer, turn)
+        if books.waiting:
+            self._dispatcher.pump(turn)
+            if turn.newcomer is not None:
+                self._refuse_newcomer(turn.newcomer, turn)
         self._announce(turn)
         return turn.commands
 
     def next_wakeup(self) -> float | None:
         """The next time at which something happens without an event, or None."""
-        books = self._books
-        at = self._dispatcher.retry_at
-        if (first := books.expiry.first()) is not None:
-            at = min(at, first[0])
-        for limit in books.recovering.values():
-            if limit.next_step is not None:
-                at = min(at, limit.next_step)
+        at = self._next_due()
         return None if at == inf else at
 
     def snapshot(self) -> Snapshot:
@@ -115,6 +110,12 @@ class Scheduler:
         while (first := books.expiry.first()) is not None and first[0] <= turn.now:
             pool = books.waiting[first[1]]
             self._reject(books.dequeue(first[1]).ticket, pool, Reason.EXPIRED, turn)
+        if books.recovering:
+            self._recover(turn)
+
+    def _recover(self, turn: Turn) -> None:
+        """Let halved limits take the steps that are due."""
+        books = self._books
         for name, limit in tuple(books.recovering.items()):
             before = limit.effective
             if limit.recover(turn.now):
@@ -125,12 +126,23 @@ class Scheduler:
 
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
-        wakeup = self.next_wakeup()
-        if self._announced is not None and self._announced <= turn.now:
-            self._announced = None
-        if wakeup is not None and (self._announced is None or wakeup < self._announced):
+        if self._announced <= turn.now:
+            self._announced = inf
+        wakeup = self._next_due()
+        if wakeup < self._announced:
             self._announced = wakeup
             turn.tell(WakeAt(wakeup, turn.cause))
+
+    def _next_due(self) -> float:
+        books, at = self._books, inf
+        if books.waiting:
+            at = self._dispatcher.retry_at
+            if (first := books.expiry.first()) is not None:
+                at = min(at, first[0])
+        for limit in books.recovering.values():
+            if limit.next_step is not None:
+                at = min(at, limit.next_step)
+        return at
 
     # --- tickets ----------------------------------------------------------------------------
 
@@ -143,17 +155,19 @@ class Scheduler:
             self._reject(ticket, pool, refusal, turn)
             return
         self._note_burst(ticket, pool, turn)
-        books.enqueue(ticket, pool, turn.now)
-        if pool.queue[ticket.id].expires <= turn.now:
-            self._reject(books.dequeue(ticket.id).ticket, pool, Reason.EXPIRED, turn)
-            return
-        turn.newcomer = ticket.id
+        queued = books.arrived(ticket, pool, turn.now)
+        if queued.expires <= turn.now:
+            self._reject(ticket, pool, Reason.EXPIRED, turn)
+        elif books.waiting or not self._dispatcher.at_once(queued, pool, turn):
+            books.insert(queued, pool)
+            turn.newcomer = ticket
 
-    def _refuse_newcomer(self, ticket_id: str, turn: Turn) -> None:
+    def _refuse_newcomer(self, ticket: Ticket, turn: Turn) -> None:
         """Refuse a ticket that could not go at once if that makes its queue too long."""
-        pool = self._books.waiting.get(ticket_id)
-        if pool is not None and pool.full_for(pool.queue[ticket_id].ticket):
-            self._reject(self._books.dequeue(ticket_id).ticket, pool, Reason.QUEUE_FULL, turn)
+        pool = self._books.waiting.get(ticket.id)
+        if pool is not None and pool.full_for(ticket):
+            self._books.dequeue(ticket.id)
+            self._reject(ticket, pool, Reason.QUEUE_FULL, turn)
 
     def _refusal(self, ticket: Ticket) -> Reason | None:
         books = self._books
@@ -271,7 +285,7 @@ class Scheduler:
 
     def _on_woke(self, event: Woke, turn: Turn) -> None:
         # A timer may fire a little early: whatever was announced has to be asked for again.
-        self._announced = None
+        self._announced = inf
 
     def _on_nothing(self, event: Event, turn: Turn) -> None:
         """The event changes nothing by itself; time passed all the same."""

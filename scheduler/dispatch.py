@@ -4,16 +4,17 @@ Asks the queues whose turn it is, placement which backend would be best, and adm
 that one may begin now; remembers when to ask again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from scheduler.admission import Offer, Openings
 from scheduler.books import Books
 from scheduler.events import Dispatch
 from scheduler.ledger import Member
-from scheduler.placement import by_preference
+from scheduler.model import Ticket
+from scheduler.placement import best, best_first, offers
 from scheduler.pools import Pool
-from scheduler.queues import Head
+from scheduler.queues import Queued
 from scheduler.turn import Turn
 
 # Waking earlier than this after a decision would find nothing changed but rounding.
@@ -36,19 +37,32 @@ class Dispatcher:
     def retry_at(self) -> float:
         """When a ticket that may not go yet could go without a further event."""
         at = inf
-        for pool in self._books.pools:
+        for pool in self._books.pools.ordered:
             # A class at its limit waits for an end, not for a time.
             if -inf < pool.asleep_until < at and len(pool.queue) and not pool.at_limit:
                 at = pool.asleep_until
         return at
 
+    def at_once(self, queued: Queued, pool: Pool, turn: Turn) -> bool:
+        """Dispatch a ticket that comes while nobody waits, if it may go, past the queue."""
+        if pool.at_limit:
+            return False
+        pool.waits_for, self._claimed, self._retry_at = None, None, inf
+        offer = self._offer(queued, pool, turn.now)
+        if offer is None:
+            return False
+        pool.queue.serve_at_once(queued.ticket)
+        self._send(queued.ticket, pool, offer, turn)
+        return True
+
     def pump(self, turn: Turn) -> None:
         """Dispatch every ticket that may go now; classes in the order of their oldest rank."""
-        ready = [pool for pool in self._books.pools if _may_go(pool, turn.now)]
+        now = turn.now
+        ready = [pool for pool in self._books.pools.ordered if _may_go(pool, now)]
         while ready:
             pool = min(ready, key=_rank) if len(ready) > 1 else ready[0]
             self._claimed = self._claim_against(pool)
-            if not self._serve_one(pool, turn) or not _may_go(pool, turn.now):
+            if not self._serve_one(pool, turn) or not _may_go(pool, now):
                 ready.remove(pool)
 
     def _claim_against(self, pool: Pool) -> Member | None:
@@ -56,7 +70,7 @@ class Dispatcher:
 
         Without the claim, smaller classes could keep that backend busy for ever.
         """
-        for other in self._books.pools:
+        for other in self._books.pools.ordered:
             if other.waits_for is None or other is pool or not len(other.queue):
                 continue
             if not other.smallest and _rank(other) < _rank(pool):
@@ -67,25 +81,53 @@ class Dispatcher:
         """Dispatch the class's ticket whose turn it is, if any may go."""
         pool.waits_for, self._retry_at = None, inf
         for head in pool.queue.turns():
-            cached = self._books.prefixes.cached_tokens(head.queued.ticket, turn.now)
-            members = self._with_slot(pool, head, cached)
-            if not members:
-                continue
-            choice = by_preference(members, head.queued.ticket, cached, turn.now)
-            offer = self._choose(pool, head, choice, turn.now)
+            offer = self._offer(head.queued, pool, turn.now)
             if offer is not None:
-                self._books.dispatch(head, offer, turn.now)
-                name = offer.member.backend.name
-                turn.tell(Dispatch(head.queued.ticket.id, name, pool.name, turn.cause))
+                self._books.serve(head, pool)
+                self._send(head.queued.ticket, pool, offer, turn)
                 return True
         # What another class has claimed is free for this one in the next turn.
         pool.asleep_until = self._retry_at if self._claimed is None else -inf
         return False
 
-    def _with_slot(self, pool: Pool, head: Head, cached: Mapping[str, int]) -> Sequence[Member]:
-        """The backends to choose from: what the lane may use and has a slot for the class."""
-        books, ticket = self._books, head.queued.ticket
-        found = books.fleet.candidates(pool.name, head.lane.model, head.lane.avoid)
+    def _send(self, ticket: Ticket, pool: Pool, offer: Offer, turn: Turn) -> None:
+        self._books.launch(ticket, pool, offer, turn.now)
+        turn.tell(Dispatch(ticket.id, offer.member.backend.name, pool.name, turn.cause))
+
+    def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
+        """What the ticket takes now, or None and a note of when to ask again."""
+        books, ticket = self._books, queued.ticket
+        cached = books.cached_tokens(ticket, now)
+        members = self._with_slot(pool, ticket, cached)
+        if not members:
+            return None
+        made = offers(members, ticket, cached, now)
+        first = best(made)
+        if pool.smallest and books.admission.lateness(first, pool) <= _ROUNDING:
+            return first
+        shared = self._openings(ticket, now)
+        for offer in best_first(first, made):
+            if self._may_take(offer, queued, pool, shared):
+                return offer
+            if pool.waits_for is offer.member:
+                break
+        return None
+
+    def _may_take(self, offer: Offer, queued: Queued, pool: Pool, shared: Openings) -> bool:
+        admission = self._books.admission
+        delay = admission.delay(offer, pool, queued, shared)
+        if delay <= _ROUNDING:
+            return True
+        self._retry_at = min(self._retry_at, shared.now + max(delay, _TICK))
+        if admission.busy(offer) or len(shared.members) == 1:
+            # It is the best even after its wait: no other that is free now is better.
+            pool.waits_for = offer.member
+        return False
+
+    def _with_slot(self, pool: Pool, ticket: Ticket, cached: Mapping[str, int]) -> Sequence[Member]:
+        """The backends to choose from: what the ticket may use and has a slot for the class."""
+        books = self._books
+        found = books.fleet.candidates(pool.name, ticket.model, ticket.avoid)
         few = books.chooser.look_at(found, ticket, cached)
         open_ones = self._open(few, pool)
         if not open_ones and len(few) < len(found):
@@ -93,38 +135,22 @@ class Dispatcher:
         return books.chooser.pick(open_ones, ticket)
 
     def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
-        found = [
-            m for m in members if len(m.flights) < m.limit.effective and m is not self._claimed
-        ]
+        claimed = self._claimed
+        found = [m for m in members if len(m.flights) < m.limit.effective and m is not claimed]
         if pool.smallest:
             return found
         return [m for m in found if self._books.pools.has_slot(m, pool)]
 
-    def _choose(self, pool: Pool, head: Head, choice: Iterable[Offer], now: float) -> Offer | None:
-        """What the ticket takes now, or None and a note of when to ask again."""
-        admission = self._books.admission
-        shared = self._openings(head, now)
-        for offer in choice:
-            delay = admission.delay(offer, pool, head.queued, shared)
-            if delay <= _ROUNDING:
-                return offer
-            self._retry_at = min(self._retry_at, now + max(delay, _TICK))
-            if admission.busy(offer) or len(shared.members) == 1:
-                # It is the best even after its wait: no other that is free now is better.
-                pool.waits_for = offer.member
-                break
-        return None
-
-    def _openings(self, head: Head, now: float) -> Openings:
+    def _openings(self, ticket: Ticket, now: float) -> Openings:
         books = self._books
         smallest = books.pools.smallest
-        members = books.fleet.candidates(smallest.name, head.lane.model, _NOBODY)
-        few = books.chooser.look_at(members, head.queued.ticket, {})
+        members = books.fleet.candidates(smallest.name, ticket.model, _NOBODY)
+        few = books.chooser.look_at(members, ticket, {})
         return Openings(members, few, target=smallest.spec.ttft_target, now=now)
 
 
 def _may_go(pool: Pool, now: float) -> bool:
-    return len(pool.queue) > 0 and pool.asleep_until <= now and not pool.at_limit
+    return pool.asleep_until <= now and len(pool.queue) > 0 and not pool.at_limit
 
 
 def _rank(pool: Pool) -> float:

@@ -72,7 +72,8 @@ class Meter:
         self._at: float | None = None
 
     def add(self, amount: float, now: float) -> None:
-        self._age(now)
+        if now != self._at:
+            self._age(now)
         self._amount += amount
 
     @property

@@ -13,10 +13,11 @@ from scheduler.model import Backend, BackendState, BurstSpec
 class Fleet:
     """All backends by name, and the pools they form."""
 
-    __slots__ = ("_candidates", "_members")
+    __slots__ = ("_alive", "_candidates", "_members")
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
+        self._alive: dict[str, bool] = {}
         self._candidates: dict[tuple[str, str, frozenset[str]], tuple[Member, ...]] = {}
 
     def __iter__(self) -> Iterator[Member]:
@@ -34,7 +35,7 @@ class Fleet:
         if member is None:
             member = self._members[backend.name] = Member(backend, limits)
         member.update(backend, limits)
-        self._candidates.clear()
+        self._changed()
 
     def remove(self, name: str) -> Member | None:
         """Forget a backend, at once or when its last stream has ended."""
@@ -42,7 +43,7 @@ class Fleet:
         if member is not None:
             member.removed = True
             self.release(member)
-            self._candidates.clear()
+            self._changed()
         return member
 
     def release(self, member: Member) -> None:
@@ -58,7 +59,13 @@ class Fleet:
 
     def alive(self, model: str) -> bool:
         """Whether waiting makes sense: a backend of the model is ready or becoming ready."""
-        return any(not m.removed and _may_serve(m.backend, model) for m in self)
+        found = self._alive.get(model)
+        if found is None:
+            found = any(not m.removed and _may_serve(m.backend, model) for m in self)
+            if found:
+                # Models that nobody serves are the clients' inventions, without end.
+                self._alive[model] = True
+        return found
 
     def pool(self, service_class: str) -> list[Member]:
         """The ready backends of a class, whatever their models; all ready ones if none is."""
@@ -78,6 +85,10 @@ class Fleet:
         if found is None:
             found = self._candidates[key] = self._find(service_class, model, avoid)
         return found
+
+    def _changed(self) -> None:
+        self._alive.clear()
+        self._candidates.clear()
 
     def _find(self, service_class: str, model: str, avoid: frozenset[str]) -> tuple[Member, ...]:
         ready = [m for m in self if _takes(m) and model in m.backend.models]

@@ -16,26 +16,29 @@ from scheduler.model import Placement, Ticket
 _WINDOW = 16
 
 
-def by_preference(
+def offers(
     members: Sequence[Member], ticket: Ticket, cached: Mapping[str, int], now: float
-) -> Iterator[Offer]:
-    """What each of the members could do for the ticket, best first.
+) -> list[Offer]:
+    """What each of the members could do for the ticket."""
+    made = []
+    for member in members:
+        tokens = ticket.prompt_tokens
+        if cached:
+            tokens -= cached.get(member.backend.name, 0)
+        wait = 0.0 if member.idle else member.wait(tokens, now)
+        made.append(Offer(member, tokens, wait, wait + member.cost.seconds(tokens)))
+    return made
 
-    Best is the least predicted time to first token by weight, then the least loaded, then the
-    name. The others are only looked at for who asks for a second one.
-    """
-    made = [_offer(member, ticket, cached, now) for member in members]
-    best = made[0] if len(made) == 1 else min(made, key=_preference)
-    yield best
-    yield from sorted((offer for offer in made if offer is not best), key=_preference)
+
+def best(made: Sequence[Offer]) -> Offer:
+    """The least predicted time to first token by weight, then the least loaded, then the name."""
+    return made[0] if len(made) == 1 else min(made, key=_preference)
 
 
-def _offer(member: Member, ticket: Ticket, cached: Mapping[str, int], now: float) -> Offer:
-    tokens = ticket.prompt_tokens
-    if cached:
-        tokens -= cached.get(member.backend.name, 0)
-    wait = member.wait(tokens, now)
-    return Offer(member, tokens, wait, wait + member.cost.seconds(tokens))
+def best_first(first: Offer, made: Sequence[Offer]) -> Iterator[Offer]:
+    """The best one and then the others, which are sorted only for who asks for a second."""
+    yield first
+    yield from sorted([offer for offer in made if offer is not first], key=_preference)
 
 
 def _preference(offer: Offer) -> tuple[float, float, str]:

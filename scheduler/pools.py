@@ -57,7 +57,7 @@ class Pool:
 class Pools:
     """All classes of one setting, smallest first."""
 
-    __slots__ = ("_burst", "_by_name", "_ordered", "_reserve")
+    __slots__ = ("_burst", "_by_name", "_reserve", "ordered")
 
     def __init__(self, settings: Settings, before: "Pools | None" = None) -> None:
         """Make a pool per class; classes that were there `before` keep their adaptive limit."""
@@ -71,21 +71,25 @@ class Pools:
             lead = index * settings.ageing
             pool = Pool(spec, ClassQueue(weights), limit, lead, smallest=index == 0)
             self._by_name[spec.name] = pool
-        self._ordered = tuple(self._by_name.values())
+        self.ordered = tuple(self._by_name.values())
 
     def __iter__(self) -> Iterator[Pool]:
-        return iter(self._ordered)
+        return iter(self.ordered)
 
     def get(self, name: str) -> Pool | None:
         return self._by_name.get(name)
 
     @property
     def smallest(self) -> Pool:
-        return self._ordered[0]
+        return self.ordered[0]
 
     def of(self, tokens: int) -> Pool:
         """The smallest class that takes a prompt of `tokens`."""
-        return next(pool for pool in self._ordered if tokens <= _bound(pool.spec))
+        for pool in self.ordered:
+            bound = pool.spec.max_prompt_tokens
+            if bound is None or tokens <= bound:
+                break
+        return pool
 
     def count(self, flight: Flight, step: int) -> None:
         """Count a flight in (1) or out (-1); its class may be gone since."""

@@ -64,13 +64,18 @@ class Lane:
         self._tenants: dict[str, LazyHeap] = {}
         self._turns: list[tuple[float, str]] = []
 
-    def add(self, queued: Queued) -> None:
+    def add(self, queued: Queued) -> bool:
+        """Add a ticket; False if the lane's head is certainly the same as before."""
         tenant = queued.ticket.tenant
         heap = self._tenants.get(tenant)
         if heap is None:
             heap = self._tenants[tenant] = LazyHeap()
             heappush(self._turns, (self._clock.tag(tenant, self._clock.virtual), tenant))
+            heap.push(queued.ticket.id, queued.rank)
+            return True
+        before = heap.first()
         heap.push(queued.ticket.id, queued.rank)
+        return before is None or queued.rank < before[0]
 
     def discard(self, ticket: Ticket) -> None:
         self._tenants[ticket.tenant].discard(ticket.id)
@@ -131,8 +136,8 @@ class ClassQueue:
         new = lane is None
         if lane is None:
             lane = self._lanes[key] = Lane(key, self._clock)
-        lane.add(queued)
-        self._turns = None
+        if lane.add(queued):
+            self._turns = None
         self._entries[ticket.id] = queued
         self.tokens += ticket.prompt_tokens
         self.body_bytes += ticket.body_bytes
@@ -157,6 +162,12 @@ class ClassQueue:
         ticket = head.queued.ticket
         self.remove(ticket.id)
         self._clock.charge(ticket.tenant, head.tag, ticket.prompt_tokens)
+
+    def serve_at_once(self, ticket: Ticket) -> None:
+        """Charge the tenant of a ticket that did not have to wait in here."""
+        clock = self._clock
+        tag = clock.tag(ticket.tenant, clock.virtual)
+        clock.charge(ticket.tenant, tag, ticket.prompt_tokens)
 
     def turns(self) -> Sequence[Head]:
         """Each lane's head, fairest first."""

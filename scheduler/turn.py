@@ -1,18 +1,24 @@
 """One call of `Scheduler.handle`."""
 
-from dataclasses import dataclass, field
+from scheduler.events import Command, Event, cause_of
+from scheduler.model import Ticket
 
-from scheduler.events import Command
 
-
-@dataclass(slots=True)
 class Turn:
-    """Its time, the event that caused it, the ticket that arrived, and the commands so far."""
+    """Its event and time, the ticket that it queued, and the commands so far."""
 
-    now: float
-    cause: str
-    newcomer: str | None = None
-    commands: list[Command] = field(default_factory=list)
+    __slots__ = ("_event", "commands", "newcomer", "now")
+
+    def __init__(self, event: Event, now: float) -> None:
+        self._event = event
+        self.now = now
+        self.newcomer: Ticket | None = None
+        self.commands: list[Command] = []
+
+    @property
+    def cause(self) -> str:
+        """The event's id; made only for a turn that commands something."""
+        return cause_of(self._event)
 
     def tell(self, command: Command) -> None:
         self.commands.append(command)
