@@ -1,0 +1,5 @@
+"""The daily TTFT analysis, made from the request log.
+
+`lines` reads, `sample` collects, `analysis` compares; `table` and `picture` show. Nothing here
+runs in a serving process.
+"""
