@@ -1,12 +1,8 @@
-"""Reading an answer: when each piece of its text came, and what the server says of itself.
-
-Bytes are only stamped while they arrive; they are parsed when the answer is over, so that parsing
-one answer does not delay the stamps of another by more than it must.
-"""
+"""Reading an answer: when each piece of its text came, and what the server says of itself."""
 
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -15,18 +11,6 @@ from backends.stream import Headers
 END = b"\n\n"
 PREFIX = b"data: "
 DONE = b"[DONE]"
-
-
-class Stamps:
-    """A backends.types.Sink that notes when each piece of a body came."""
-
-    __slots__ = ("pieces",)
-
-    def __init__(self) -> None:
-        self.pieces: list[tuple[float, bytes]] = []
-
-    def write(self, data: bytes) -> None:
-        self.pieces.append((monotonic(), data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +23,91 @@ class Answer:
     error: str = ""
 
 
-def read_stream(pieces: list[tuple[float, bytes]]) -> Answer:
-    """An SSE body. Each event has the time of the piece that completed it."""
-    times: list[float] = []
-    usage: dict[str, Any] = {}
-    error, done, rest = "", False, b""
-    for at, data in pieces:
-        *events, rest = (rest + data).split(END)
+class Reading(Protocol):
+    """Takes a body piece by piece (a backends.types.Sink) and says what it was.
+
+    `last` is when the latest piece came, 0 before the first.
+    """
+
+    @property
+    def last(self) -> float: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def answer(self) -> Answer: ...
+
+
+class StreamReading:
+    """An SSE body. Each event has the time of the piece that completed it.
+
+    `first_at` is when the first piece came, which waits for its reader. A piece is stamped before
+    it is parsed, and parsed at once: many in one go would delay the stamps of other answers.
+    """
+
+    __slots__ = ("_done", "_error", "_first_at", "_rest", "_times", "_usage", "last")
+
+    def __init__(self, first_at: float) -> None:
+        self.last = 0.0
+        self._first_at = first_at
+        self._rest = b""
+        self._times: list[float] = []
+        self._usage: dict[str, Any] = {}
+        self._error = ""
+        self._done = False
+
+    def write(self, data: bytes) -> None:
+        self.last = monotonic() if self.last else self._first_at
+        *events, self._rest = (self._rest + data).split(END)
         for event in events:
-            payload = event.removeprefix(PREFIX)
-            if payload == DONE:
-                done = True
-            elif event.startswith(PREFIX):
-                document = orjson.loads(payload)
-                usage = document.get("usage") or usage
-                error = error or ("error_event" if "error" in document else "")
-                if _has_text(document):
-                    times.append(at)
-    if not error and not done:
-        error = "incomplete"
-    return Answer(tuple(times), usage.get("prompt_tokens"), usage.get("completion_tokens"), error)
+            if event.startswith(PREFIX):
+                self._read(event.removeprefix(PREFIX))
+
+    def _read(self, payload: bytes) -> None:
+        if payload == DONE:
+            self._done = True
+            return
+        document = orjson.loads(payload)
+        self._usage = document.get("usage") or self._usage
+        if "error" in document:
+            self._error = "error_event"
+        if _has_text(document):
+            self._times.append(self.last)
+
+    def answer(self) -> Answer:
+        usage = self._usage
+        error = self._error or ("" if self._done else "incomplete")
+        return Answer(
+            tuple(self._times), usage.get("prompt_tokens"), usage.get("completion_tokens"), error
+        )
+
+
+class DocumentReading:
+    """The body of an answer that was not streamed: no time but its end is known.
+
+    A `status` other than 200 is an error whatever the body says.
+    """
+
+    __slots__ = ("_first_at", "_pieces", "_status", "last")
+
+    def __init__(self, first_at: float, status: int = 200) -> None:
+        self.last = 0.0
+        self._first_at = first_at
+        self._status = status
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.last = monotonic() if self.last else self._first_at
+        self._pieces.append(data)
+
+    def answer(self) -> Answer:
+        if self._status != 200:
+            return Answer(error=f"http_{self._status}")
+        try:
+            document = orjson.loads(b"".join(self._pieces))
+        except orjson.JSONDecodeError:
+            return Answer(error="incomplete")
+        usage = document.get("usage") or {}
+        return Answer((), usage.get("prompt_tokens"), usage.get("completion_tokens"))
 
 
 def _has_text(document: dict[str, Any]) -> bool:
@@ -71,16 +120,6 @@ def _has_text(document: dict[str, Any]) -> bool:
 
 def _says(delta: dict[str, Any]) -> bool:
     return bool(delta.get("content") or delta.get("reasoning") or delta.get("tool_calls"))
-
-
-def read_document(pieces: list[tuple[float, bytes]]) -> Answer:
-    """The body of an answer that was not streamed: no time but its end is known."""
-    try:
-        document = orjson.loads(b"".join(data for _, data in pieces))
-    except orjson.JSONDecodeError:
-        return Answer(error="incomplete")
-    usage = document.get("usage") or {}
-    return Answer((), usage.get("prompt_tokens"), usage.get("completion_tokens"))
 
 
 def header(headers: Headers, name: bytes) -> str:

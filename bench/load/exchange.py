@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import monotonic
 
@@ -12,10 +12,10 @@ from backends.stream import Stream
 from backends.types import Timeouts
 from bench.load.answer import (
     Answer,
-    Stamps,
+    DocumentReading,
+    Reading,
+    StreamReading,
     header,
-    read_document,
-    read_stream,
     seconds,
     stages,
 )
@@ -59,28 +59,31 @@ class Exchanger:
         """Never raises for what the server does. Cancelled, it returns the sample of a cut one."""
         body = self._target.body(request.parts, request.output_tokens)
         sent = monotonic()
-        stamps = Stamps()
+        reading: Reading | None = None
         stream: Stream | None = None
         error = ""
         try:
             stream = await self._client.open(self._target.path, body, timeouts=self._timeouts)
-            await stream.relay(stamps)
+            reading = self._reading(stream)
+            await stream.relay(reading)
         except BackendError as failure:
             error = snake_case(type(failure).__name__)
         except asyncio.CancelledError:
             error = "cancelled"
-        return self._sample(request, sent, stream, stamps, error)
+        answer = Answer() if reading is None else reading.answer()
+        came = 0.0 if reading is None else reading.last
+        ended = came if came and not error else monotonic()
+        return self._sample(request, stream, replace(answer, error=error or answer.error),
+                            sent=sent, ended=ended)  # fmt: skip
+
+    def _reading(self, stream: Stream) -> Reading:
+        if stream.status == 200 and self._target.stream:
+            return StreamReading(stream.first_byte_at)
+        return DocumentReading(stream.first_byte_at, stream.status)
 
     def _sample(
-        self, request: Request, sent: float, stream: Stream | None, stamps: Stamps, error: str
+        self, request: Request, stream: Stream | None, answer: Answer, *, sent: float, ended: float
     ) -> Sample:
-        ended = monotonic()
-        pieces = stamps.pieces
-        if stream is not None and pieces:
-            # The first piece waited for `relay` to begin; the stream knows when it came.
-            pieces[0] = (stream.first_byte_at, pieces[0][1])
-        status = stream.status if stream is not None else 0
-        answer = self._read(status, pieces)
         times = [at - self.began for at in answer.times]
         headers = stream.headers if stream is not None else []
         return Sample(
@@ -89,9 +92,9 @@ class Exchanger:
             warm_up=request.warm_up,
             intended=request.at,
             sent=sent - self.began,
-            ended=(pieces[-1][0] if pieces and not error else ended) - self.began,
-            status=status,
-            error=error or answer.error,
+            ended=ended - self.began,
+            status=stream.status if stream is not None else 0,
+            error=answer.error,
             retry_after=seconds(header(headers, b"retry-after")),
             first_token=times[0] if times else None,
             last_token=times[-1] if times else None,
@@ -101,13 +104,6 @@ class Exchanger:
             backend=header(headers, b"x-forebay-backend"),
             stages=stages(header(headers, b"server-timing")),
         )
-
-    def _read(self, status: int, pieces: list[tuple[float, bytes]]) -> Answer:
-        if status == 0:
-            return Answer()
-        if status != 200:
-            return Answer(error=f"http_{status}")
-        return read_stream(pieces) if self._target.stream else read_document(pieces)
 
 
 def snake_case(name: str) -> str:

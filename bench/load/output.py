@@ -41,7 +41,7 @@ def show(console: Console, detail: dict[str, Any], run: dict[str, Any]) -> None:
     table = Table(title="milliseconds from the intended start", box=SIMPLE, pad_edge=False)
     for column in ("class", ""):
         table.add_column(column, no_wrap=True)
-    for column in (*STATISTICS, "requests", "errors", "good/s"):
+    for column in (*STATISTICS, "sent", "errors", "good/s"):
         table.add_column(column, justify="right")
     warm_up = {"warm-up": detail["warm_up"]} if detail["warm_up"]["requests"] else {}
     for name, numbers in {**detail["classes"], "all": detail["all"], **warm_up}.items():
@@ -64,11 +64,15 @@ def _rows(name: str, numbers: dict[str, Any]) -> list[list[str]]:
     rows: list[list[str]] = []
     for latency in LATENCIES:
         values = numbers[latency]
-        cells = [f"{values[statistic]:.1f}" if values else "–" for statistic in STATISTICS]
+        cells = [_milliseconds(values[statistic]) if values else "–" for statistic in STATISTICS]
         first = not rows
         head = [name if first else "", latency.removesuffix("_ms").upper()]
         rows.append([*head, *cells, *(counts if first else ["", "", ""])])
     return rows
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
 
 
 def _show_errors(console: Console, name: str, numbers: dict[str, Any]) -> None:

@@ -5,11 +5,12 @@ session, no limit on connections, no automatic decompression.
 """
 
 import argparse
+from collections import deque
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 from multidict import CIMultiDict
 
-UPSTREAM = web.AppKey("upstream", str)
+UPSTREAMS = web.AppKey("upstreams", deque[str])
 SESSION = web.AppKey("session", ClientSession)
 _HOP = frozenset(("connection", "content-length", "host", "keep-alive", "transfer-encoding"))
 
@@ -19,7 +20,9 @@ def _end_to_end(headers: CIMultiDict[str]) -> CIMultiDict[str]:
 
 
 async def relay(request: web.Request) -> web.StreamResponse:
-    session, upstream = request.app[SESSION], request.app[UPSTREAM]
+    session, upstreams = request.app[SESSION], request.app[UPSTREAMS]
+    upstreams.rotate(-1)
+    upstream = upstreams[0]
     async with session.request(
         request.method,
         upstream + request.path_qs,
@@ -53,10 +56,12 @@ async def _close(app: web.Application) -> None:
 def main() -> None:
     flags = argparse.ArgumentParser(prog="python -m bench.peers.aiohttp_proxy")
     flags.add_argument("--port", type=int, required=True)
-    flags.add_argument("--upstream", required=True, help="URL of the server behind")
+    flags.add_argument(
+        "--upstream", required=True, action="append", help="URL of a server; several: in turn"
+    )
     args = flags.parse_args()
     app = web.Application(client_max_size=64 << 20)
-    app[UPSTREAM] = args.upstream
+    app[UPSTREAMS] = deque(args.upstream)
     app.on_startup.append(_session)
     app.on_cleanup.append(_close)
     app.router.add_route("*", "/{path:.*}", relay)

@@ -15,7 +15,7 @@ STAGES = {
     "read": "read the request",
     "tokenize": "tokenize",
     "queue": "wait in the queue",
-    "backend": "vLLM: prefill",
+    "backend": "vLLM, to its first token",
 }
 """The stages of the TTFT in their order, as a gateway names them, and as a person does."""
 
@@ -51,7 +51,7 @@ def _cdf(directory: Path, samples: Sequence[Sample]) -> Path:
                   label=f"{name} ({len(values):,} answers)")  # fmt: skip
     axes.set_xscale("log")
     style.plain_numbers(axes.xaxis)
-    axes.set(title="Time to first token, by class", ylim=(0, 100),
+    axes.set(title="Time to first token, by class", ylim=(0, 101),
              xlabel="TTFT from the intended start, ms (logarithmic)",
              ylabel="share of the requests, %")  # fmt: skip
     axes.grid(visible=True)
@@ -92,7 +92,8 @@ def _mark_errors(axes: "Axes", samples: Sequence[Sample]) -> None:
 
 def _waterfall(directory: Path, classes: Mapping[str, dict[str, Any]]) -> Path:
     """Means, because only means add up to the mean TTFT."""
-    told = {name: numbers for name, numbers in classes.items() if numbers["stages_ms"]}
+    names = sorted(classes, reverse=True)
+    told = {name: classes[name] for name in names if classes[name]["stages_ms"]}
     figure, panels = style.panels(1, len(told), size=(4.0 + 3.4 * len(told), 3.2))
     for axes, (name, numbers) in zip(panels, told.items(), strict=True):
         means = {stage: values["mean"] for stage, values in numbers["stages_ms"].items()}

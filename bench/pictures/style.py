@@ -24,7 +24,6 @@ _LOOK: Any = {
     "axes.labelcolor": INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlelocation": "left",
     "axes.titlesize": 11,
     "font.size": 10,
     "grid.color": FAINT,

@@ -1,5 +1,6 @@
 """The load generator's pure parts: arrivals, prompts, answers, numbers."""
 
+import time
 from itertools import islice, pairwise
 from random import Random
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from bench.fake_vllm import TOKENIZER
-from bench.load.answer import read_document, read_stream, stages
+from bench.load.answer import DocumentReading, StreamReading, seconds, stages
 from bench.load.arrivals import Arrivals, Rhythm, jobs, limited, sizes
 from bench.load.exchange import snake_case
 from bench.load.plan import Lengths, Planner
@@ -146,21 +147,38 @@ STREAM = (
 )
 
 
+def read_stream(*pieces: bytes) -> StreamReading:
+    reading = StreamReading(first_at=1.0)
+    for piece in pieces:
+        reading.write(piece)
+    return reading
+
+
 class TestAnswers:
     @given(st.sets(st.integers(1, len(STREAM) - 1)))
     def test_however_a_stream_is_cut_its_events_are_the_same(self, cuts: set[int]):
         edges = [0, *sorted(cuts), len(STREAM)]
-        pieces = [(float(end), STREAM[begin:end]) for begin, end in pairwise(edges)]
-        answer = read_stream(pieces)
+        reading = StreamReading(first_at=1.0)
+        came = {}
+        for begin, end in pairwise(edges):
+            reading.write(STREAM[begin:end])
+            came[end] = reading.last
+        answer = reading.answer()
         assert (answer.prompt_tokens, answer.output_tokens, answer.error) == (7, 2, "")
         ends = [STREAM.index(b"Hi") + 9, STREAM.index(b"there") + 12]
         for at, end in zip(answer.times, ends, strict=True):
             # The time is that of the piece in which the event became whole.
-            assert at == min(edge for edge in edges if edge >= end)
+            assert at == came[min(edge for edge in edges if edge >= end)]
+
+    def test_the_first_piece_came_before_it_was_read(self):
+        assert read_stream().last == 0.0
+        assert read_stream(STREAM).answer().times == (1.0, 1.0)
+        before = time.monotonic()
+        assert before <= read_stream(STREAM[:5], STREAM[5:]).last <= time.monotonic()
 
     def test_completions_have_text(self):
         body = b'data: {"choices":[{"index":0,"text":"a"}]}\n\ndata: [DONE]\n\n'
-        assert read_stream([(1.0, body)]).times == (1.0,)
+        assert read_stream(body).answer().times == (1.0,)
 
     @pytest.mark.parametrize(
         ("body", "error"),
@@ -172,13 +190,25 @@ class TestAnswers:
         ],
     )
     def test_a_stream_that_is_not_whole_is_an_error(self, body: bytes, error: str):
-        assert read_stream([(1.0, body)]).error == error
+        assert read_stream(body).answer().error == error
 
     def test_a_document_is_read_for_its_usage(self):
+        def read(*pieces: bytes, status: int = 200) -> DocumentReading:
+            reading = DocumentReading(1.0, status)
+            for piece in pieces:
+                reading.write(piece)
+            return reading
+
         usage = b'{"usage":{"prompt_tokens":3,"completion_tokens":4}}'
-        answer = read_document([(1.0, usage[:9]), (2.0, usage[9:])])
+        answer = read(usage[:9], usage[9:]).answer()
         assert (answer.prompt_tokens, answer.output_tokens) == (3, 4)
-        assert read_document([(1.0, b'{"usa')]).error == "incomplete"
+        assert read(usage).last == 1.0
+        assert read(b'{"usa').answer().error == "incomplete"
+        assert read(usage, status=404).answer().error == "http_404"
+
+    def test_a_retry_after_is_read_as_seconds_or_not_at_all(self):
+        assert (seconds("7"), seconds("0.25"), seconds("")) == (7.0, 0.25, None)
+        assert seconds("Wed, 21 Oct 2026 07:28:00 GMT") is None
 
     def test_stages_are_milliseconds(self):
         assert stages("read;dur=0.5, total, queue;dur=20") == (("read", 0.0005), ("queue", 0.02))
