@@ -10,6 +10,7 @@ import uvloop
 from pydantic import ValidationError
 
 from gateway import __version__
+from gateway.commands.plan import plan
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
 from gateway.log import configure
@@ -74,6 +75,9 @@ def serve(
             runner.run(serve_until_stopped(settings))
     except StartupError as error:
         _give_up(str(error))
+
+
+app.command()(plan)
 
 
 def main() -> None:
