@@ -7,6 +7,8 @@ except for requests that cannot be read at all.
 
 import asyncio
 from collections import deque
+from functools import lru_cache
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -38,7 +40,7 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self.exchange: Exchange | None = None
         self.reading_since: float | None = None
-        self.idle_since: float | None = server.now()
+        self.idle_since: float | None = monotonic()
         self.stalled_since: float | None = None
         self.refused_at: float | None = None
 
@@ -58,7 +60,7 @@ class Connection(asyncio.Protocol):
                 self.exchange.task.cancel()
 
     def pause_writing(self) -> None:
-        self.stalled_since = self._server.now()
+        self.stalled_since = monotonic()
         if self.exchange is not None:
             self.exchange.pause()
 
@@ -71,7 +73,7 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         if self.reading_since is None:
-            self.reading_since = self._arrived = self._server.now()
+            self.reading_since = self._arrived = monotonic()
             self.idle_since = None
         if self._reading_head:
             self._head_size += len(data)
@@ -99,13 +101,15 @@ class Connection(asyncio.Protocol):
         self._reading_head = False
         if self._parser.should_upgrade():
             raise ClientError(400, "Forebay speaks HTTP/1.1 only; leave the upgrade header out")
-        if sum(len(name) + len(value) for name, value in self._headers.items()) > (
-            self._limits.max_head
+        headers, limits = self._headers, self._limits
+        # What was read so far has a part of the body, too: only when it is much, heads are summed.
+        if self._head_size > limits.max_head and (
+            sum(len(name) + len(value) for name, value in headers.items()) > limits.max_head
         ):
             raise _head_too_large()
-        if int(self._headers.get(b"content-length", b"0")) > self._limits.max_body:
+        if int(headers.get(b"content-length", b"0")) > limits.max_body:
             raise self._too_large()
-        if self._headers.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -115,16 +119,17 @@ class Connection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        keep_alive = self._parser.should_keep_alive() and not self._server.draining
+        parser = self._parser
+        keep_alive = parser.should_keep_alive() and not self._server.draining
         request = Request(
-            method=self._parser.get_method().decode(),
-            path=_path(self._url),
-            headers=self._headers,
-            body=b"".join(self._body),
-            arrived=self._arrived,
-            received=self._server.now(),
+            parser.get_method().decode(),
+            _path(self._url),
+            self._headers,
+            b"".join(self._body),
+            self._arrived,
+            monotonic(),
         )
-        http10 = self._parser.get_http_version() == "1.0"
+        http10 = parser.get_http_version() == "1.0"
         exchange = Exchange(self, request, keep_alive=keep_alive, http10=http10)
         self._begin_reading()
         if self.exchange is None:
@@ -153,7 +158,7 @@ class Connection(asyncio.Protocol):
         elif self._waiting:
             self._run(self._waiting.popleft())
         else:
-            self.idle_since = self._server.now()
+            self.idle_since = monotonic()
 
     def close(self) -> None:
         """Close when what was written has been sent."""
@@ -197,7 +202,7 @@ class Connection(asyncio.Protocol):
         read the answer instead of a reset.
         """
         self._closing = True
-        self.refused_at = self._server.now()
+        self.refused_at = monotonic()
         self.reading_since = None
         if self.exchange is not None or self._transport is None:
             self.cut()
@@ -211,6 +216,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
 
 
+@lru_cache(maxsize=256)  # clients ask for a few paths, over and over
 def _path(url: bytes) -> str:
     try:
         return str((httptools.parse_url(url).path or b"").decode("latin-1"))

@@ -97,13 +97,20 @@ class Exchange:
         self.started = True
         self._wire.send(data)
 
-    def finish(self) -> None:
-        """End a stream in good order."""
-        tail = self._head + (b"0\r\n\r\n" if self._chunked else b"")
+    def finish(self, data: bytes = b"") -> None:
+        """End a stream in good order; `data` is the last of its body, sent together with the end.
+
+        Each send costs a system call and a segment, so what can leave together does.
+        """
+        if self._chunked:
+            last = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+            data = b"%b%b0\r\n\r\n" % (self._head, last)
+        elif self._head:
+            data = self._head + data
         self._head = b""
         self.started = True
-        if tail:
-            self._wire.send(tail)
+        if data:
+            self._wire.send(data)
         self._wire.exchange_done(keep_alive=self.keep_alive)
 
     def follow(self, flow: Flow) -> None:
@@ -125,8 +132,7 @@ class Exchange:
         self._wire.cut()
 
     def _render_head(self, status: int, headers: Headers) -> bytes:
-        lines = [status_line(status)]
-        lines += [b"%b: %b\r\n" % pair for pair in headers]
+        lines = [status_line(status), *[b"%b: %b\r\n" % pair for pair in headers]]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         elif self.http10:

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Coroutine
+from time import monotonic
 from typing import Any
 
 from gateway.connection import Connection
@@ -32,11 +32,6 @@ class HttpServer:
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    @staticmethod
-    def now() -> float:
-        """Seconds on the monotonic clock; uvloop's own clock only counts milliseconds."""
-        return time.monotonic()
-
     async def listen(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None, shared: bool = False
     ) -> int:
@@ -52,8 +47,9 @@ class HttpServer:
 
     def run(self, exchange: Exchange) -> None:
         """Start the task that answers this exchange."""
+        if not self._active:
+            self._quiet.clear()
         self._active += 1
-        self._quiet.clear()
         exchange.task = self._spawn(exchange.request.path, self._handler(exchange))
         exchange.task.add_done_callback(self._ended)
 
@@ -82,7 +78,7 @@ class HttpServer:
 
     def _sweep(self) -> None:
         """Cut what is too slow. One timer for all connections is cheaper than one for each."""
-        now, limits = self.now(), self.limits
+        now, limits = monotonic(), self.limits
         for c in list(self.connections):
             if c.reading_since is not None and now - c.reading_since > limits.read_timeout:
                 c.refuse_slow_request()
