@@ -24,7 +24,7 @@ class Tasks:
         return len(self._running)
 
     def spawn(self, name: str, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(coro, name=name)
+        task = asyncio.get_running_loop().create_task(coro, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
