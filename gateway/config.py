@@ -4,59 +4,86 @@ Defaults live here; where a default comes from is said beside it. Times are in s
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from gateway.canary.config import CanaryConfig
+from gateway.discovery import DiscoveryConfig
+from gateway.peak import PeakConfig
+from gateway.replicas.config import ReplicasConfig
+from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
+from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
 from scheduler.model import Placement
-
-NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
-Name = Annotated[str, Field(pattern=NAME)]
-Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class Schema(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ClassConfig(Schema):
     """A service class. The one class without `max_prompt_tokens` takes what is left."""
 
-    max_prompt_tokens: Count | None = None
-    limit: Count | None = None
-    queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
-    queue_tokens: Count | None = None
-    queue_bytes: Annotated[int, Field(ge=1)] | None = None
-    ttft_target: Seconds = 0.6
+    max_prompt_tokens: Annotated[
+        Count | None, Field(description="its longest prompt; exactly one class has none")
+    ] = None
+    limit: Annotated[
+        Count | None,
+        Field(description="requests in flight in the whole pool, besides the backends' limits"),
+    ] = None
+    queue_limit: Annotated[
+        int, Field(ge=0, le=1_000_000, description="waiting requests; one more is answered 429")
+    ] = 1024
+    queue_tokens: Annotated[
+        Count | None, Field(description="prompt tokens that may wait together")
+    ] = None
+    queue_bytes: Annotated[
+        Annotated[int, Field(ge=1)] | None, Field(description="body bytes that may wait together")
+    ] = None
+    ttft_target: Annotated[Seconds, Field(description="what the class's TTFT should be")] = 0.6
 
 
 class BackendConfig(Schema):
     """One vLLM server. `classes` empty: it serves every class."""
 
     url: Url
-    classes: tuple[Name, ...] = ()
-    limit: Count = 64
-    weight: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    classes: Annotated[
+        Names, Field(description="the classes it serves, with commas; empty: all of them")
+    ] = ()
+    limit: Annotated[
+        Count, Field(description="its requests in flight, over all gateways that share it")
+    ] = 64
+    weight: Annotated[
+        float, Field(ge=0, le=1000, description="predicted times count divided by it; 0: no new")
+    ] = 1.0
+    drain: Annotated[
+        bool, Field(description="on: nothing new, streams finish, no probes; off: proved, warmed")
+    ] = False
     api_key: str | None = None
 
 
 class BurstConfig(Schema):
     """Source: "sudden long text (>2048): halve max_num_seqs"."""
 
-    prompt_tokens: Count = 2048
-    in_flight: Count = 1
-    window: Seconds = 1.0
-    clean_interval: Seconds = 1.0
-    recovery_step: Annotated[float, Field(gt=0, le=1)] = 0.25
-    prompts: Count | None = None
-    tokens: Count | None = None
-    whole_pool: bool = False
+    prompt_tokens: Annotated[Count, Field(description="a longer prompt is a burst prompt")] = 2048
+    in_flight: Annotated[
+        Count, Field(description="so many in prefill per backend make one more a burst")
+    ] = 1
+    window: Annotated[Seconds, Field(description="a pool is halved at most once in it")] = 1.0
+    clean_interval: Annotated[
+        Seconds, Field(description="without a burst for so long, a limit grows by a step")
+    ] = 1.0
+    recovery_step: Annotated[
+        float, Field(gt=0, le=1, description="the step, as a share of the configured limit")
+    ] = 0.25
+    prompts: Annotated[
+        Count | None, Field(description="so many burst prompts within the window are a burst")
+    ] = None
+    tokens: Annotated[
+        Count | None, Field(description="burst prompts of so many tokens within the window are")
+    ] = None
+    whole_pool: Annotated[
+        bool, Field(description="on: a burst halves the pools of all classes")
+    ] = False
 
 
 class SchedulerConfig(Schema):
@@ -98,6 +125,10 @@ class TokenizerConfig(Schema):
     cache_dir: Path | None = None
 
 
+RedisUrls = Annotated[str, Field(pattern=r"^(redis|rediss|unix)://\S+$")]
+"""One URL, or several with commas between: the first that is a primary is used."""
+
+
 class WarmConfig(Schema):
     """Source: 10 parallel one-token requests before a backend takes traffic."""
 
@@ -116,15 +147,23 @@ class Config(Schema):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    backends: Mapping[Name, BackendConfig]
+    backends: Mapping[Name, BackendConfig] = {}
+    discovery: Mapping[Name, DiscoveryConfig] = {}
     classes: Mapping[Name, ClassConfig] = Field(default_factory=_default_classes)
     burst: BurstConfig = BurstConfig()
+    models: Mapping[ModelName, ModelConfig] = {}
+    tenants: Mapping[Name, TenantConfig] = {}
+    keys: Mapping[Name, KeyConfig] = {}
+    peak: PeakConfig = PeakConfig()
+    canaries: Mapping[ModelName, CanaryConfig] = {}
+    replicas: ReplicasConfig = ReplicasConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     warm: WarmConfig = WarmConfig()
-    redis: str | None = None
+    redis: RedisUrls | None = None
+    settings_snapshot: Path | None = None
     workers: Annotated[int, Field(ge=1, le=256)] | None = None
     retry_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     drain_grace: Seconds = 30.0
@@ -133,9 +172,10 @@ class Config(Schema):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.backends:
+        if not self.backends and not self.discovery:
             raise ValueError(
-                "no backend is configured: give --backend URL or backends: in the file"
+                "no backend is configured: give --backend URL, or backends: or discovery: in the "
+                "file"
             )
         unbounded = [n for n, c in self.classes.items() if c.max_prompt_tokens is None]
         if len(unbounded) != 1:
@@ -148,8 +188,38 @@ class Config(Schema):
             raise ValueError("two classes have the same max_prompt_tokens")
         for name, backend in self.backends.items():
             if unknown := set(backend.classes) - set(self.classes):
-                raise ValueError(f"backend {name} names classes that do not exist: {unknown}")
+                raise ValueError(
+                    f"backend {name} names classes that do not exist: {_names(unknown)}; "
+                    f"there are: {_names(self.classes)}"
+                )
+        self._check_tenants()
+        self._check_canaries()
         return self
+
+    def _check_tenants(self) -> None:
+        for name, tenant in self.tenants.items():
+            if unknown := set(tenant.classes) - set(self.classes):
+                raise ValueError(
+                    f"tenant {name} names classes that do not exist: {_names(unknown)}; "
+                    f"there are: {_names(self.classes)}"
+                )
+        by_hash: dict[str, str] = {}
+        for name, key in self.keys.items():
+            if (other := by_hash.setdefault(key.sha256, name)) != name:
+                raise ValueError(f"keys {other} and {name} are the same key")
+
+    def _check_canaries(self) -> None:
+        for model, canary in self.canaries.items():
+            # Which backends discovery will find is not known here.
+            if not self.discovery and (unknown := {*canary.old, *canary.new} - set(self.backends)):
+                raise ValueError(
+                    f"canary {model} names backends that do not exist: {_names(unknown)}; "
+                    f"there are: {_names(self.backends)}"
+                )
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def parse_backends(options: list[str]) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from gateway import config, errors, metrics
+from gateway.control import reference
 from scheduler.events import Reason
 
 OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -52,3 +53,13 @@ def test_every_metric_that_is_counted_is_documented() -> None:
 def test_every_rejection_is_documented(reason: Reason) -> None:
     code = errors.to_client_error(errors.Rejected(reason, "short", 1.0)).code
     assert f"`{code}`" in OPERATIONS
+
+
+def test_the_table_of_keys_is_what_is_enforced() -> None:
+    """`python -m gateway.control.reference` prints it."""
+    table = OPERATIONS.partition("<!-- keys: ")[2].partition("-->\n")[2].partition("<!-- /keys")[0]
+    assert table.strip() == reference.markdown()
+
+
+def test_every_field_of_a_key_says_what_it_does() -> None:
+    assert [row for row in reference.rows() if not row.effect] == []
