@@ -54,8 +54,9 @@ class Books:
         return queued
 
     def insert(self, queued: Queued, pool: Pool) -> None:
-        if pool.queue.add(queued) or not pool.smallest:
-            pool.asleep_until = -inf
+        empty = not pool.queue.entries
+        if pool.queue.add(queued) or empty or not pool.smallest:
+            pool.wake()
         self.waiting[queued.ticket.id] = pool
         self.expiry.push(queued.ticket.id, queued.expires)
 
@@ -79,6 +80,8 @@ class Books:
         flight = Flight(ticket, pool.name, member, now, offer.tokens, blocking)
         self.flights[ticket.id] = flight
         member.open(flight)
+        if member.full:
+            self.fleet.vacant -= 1
         pool.served.add(ticket.prompt_tokens, now)
         pool.last_served = now
         self.pools.count(flight, 1)
@@ -97,26 +100,35 @@ class Books:
         flight = self.flights.pop(ticket_id, None)
         if flight is None:
             return None
-        member, prefilling = flight.member, flight.prefilling
-        slot_matters = member.full or flight.service_class != self.pools.smallest.name
+        member, prefilling, was_full = flight.member, flight.prefilling, flight.member.full
         self.pools.count(flight, -1)
         member.close(flight, now)
-        self.fleet.release(member)
-        if slot_matters:
+        if was_full and not member.full:
+            self.fleet.vacant += 1
+        if member.removed:
+            self.fleet.release(member)
+        if was_full or flight.service_class != self.pools.smallest.name:
             self.wake_pools()
         elif prefilling:
             self._prefilled(flight)
         return flight
 
+    def limit_changed(self) -> None:
+        """A backend's or a pool's limit is another."""
+        self.fleet.recount()
+        self.wake_pools()
+
     def wake_pools(self) -> None:
         """A backend may have room that it had not: every class is asked again."""
-        for pool in self.pools:
-            pool.asleep_until = -inf
+        for pool in self.pools.ordered:
+            pool.asleep_until, pool.needs_slot = -inf, False
 
     def _prefilled(self, flight: Flight) -> None:
         """A prefill is over: that matters to who waits for a backend to get through its own."""
-        if flight.blocking or flight.member.idle:
-            self.wake_pools()
+        if self.waiting and (flight.blocking or flight.member.idle):
+            for pool in self.pools.ordered:
+                if not pool.needs_slot:
+                    pool.asleep_until = -inf
 
     def put_backend(self, backend: Backend) -> None:
         self.fleet.put(backend, self.settings.burst)
@@ -133,6 +145,7 @@ class Books:
         self.chooser = Chooser(settings.placement)
         for member in self.fleet:
             member.limit.configure(settings.burst, member.backend.limit)
+        self.fleet.recount()
         self.recovering = {m.backend.name: m.limit for m in self.fleet if m.limit.next_step}
         self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}
         self.fit_limits()

@@ -107,9 +107,9 @@ class Scheduler:
 
     def _pass_time(self, turn: Turn) -> None:
         books = self._books
-        while (first := books.expiry.first()) is not None and first[0] <= turn.now:
-            pool = books.waiting[first[1]]
-            self._reject(books.dequeue(first[1]).ticket, pool, Reason.EXPIRED, turn)
+        while (ticket_id := books.expiry.due(turn.now)) is not None:
+            pool = books.waiting[ticket_id]
+            self._reject(books.dequeue(ticket_id).ticket, pool, Reason.EXPIRED, turn)
         if books.recovering:
             self._recover(turn)
 
@@ -119,7 +119,7 @@ class Scheduler:
         for name, limit in tuple(books.recovering.items()):
             before = limit.effective
             if limit.recover(turn.now):
-                books.wake_pools()
+                books.limit_changed()
                 turn.tell(Decided(name, "limit recovers", before, limit.effective, turn.cause))
             if limit.next_step is None:
                 del books.recovering[name]
@@ -128,8 +128,18 @@ class Scheduler:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
         if self._announced <= turn.now:
             self._announced = inf
+        books = self._books
+        if not (books.waiting or books.recovering):
+            return
+        announced = self._announced
+        if (
+            self._dispatcher.retry_at >= announced
+            and books.expiry.none_before(announced)
+            and not books.recovering
+        ):
+            return
         wakeup = self._next_due()
-        if wakeup < self._announced:
+        if wakeup < announced:
             self._announced = wakeup
             turn.tell(WakeAt(wakeup, turn.cause))
 
@@ -229,6 +239,7 @@ class Scheduler:
     def _halve(self, name: str, limit: AdaptiveLimit, why: str, turn: Turn) -> None:
         before = limit.effective
         if limit.halve(turn.now):
+            self._books.limit_changed()
             turn.tell(Decided(name, why, before, limit.effective, turn.cause))
         if limit.next_step is not None:
             self._books.recovering[name] = limit

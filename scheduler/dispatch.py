@@ -36,10 +36,11 @@ class Dispatcher:
     @property
     def retry_at(self) -> float:
         """When a ticket that may not go yet could go without a further event."""
-        at = inf
-        for pool in self._books.pools.ordered:
+        at, books = inf, self._books
+        # Where no slot is free all wait for an end, not for a time.
+        for pool in books.pools.ordered if books.fleet.vacant else ():
             # A class at its limit waits for an end, not for a time.
-            if -inf < pool.asleep_until < at and len(pool.queue) and not pool.at_limit:
+            if -inf < pool.asleep_until < at and pool.queue.entries and not pool.at_limit:
                 at = pool.asleep_until
         return at
 
@@ -57,12 +58,14 @@ class Dispatcher:
 
     def pump(self, turn: Turn) -> None:
         """Dispatch every ticket that may go now; classes in the order of their oldest rank."""
-        now = turn.now
-        ready = [pool for pool in self._books.pools.ordered if _may_go(pool, now)]
-        while ready:
+        books, now = self._books, turn.now
+        if not books.fleet.vacant:
+            return
+        ready = [pool for pool in books.pools.ordered if pool.may_go(now)]
+        while ready and books.fleet.vacant:
             pool = min(ready, key=_rank) if len(ready) > 1 else ready[0]
             self._claimed = self._claim_against(pool)
-            if not self._serve_one(pool, turn) or not _may_go(pool, now):
+            if not self._serve_one(pool, turn) or not pool.may_go(now):
                 ready.remove(pool)
 
     def _claim_against(self, pool: Pool) -> Member | None:
@@ -87,7 +90,9 @@ class Dispatcher:
                 self._send(head.queued.ticket, pool, offer, turn)
                 return True
         # What another class has claimed is free for this one in the next turn.
-        pool.asleep_until = self._retry_at if self._claimed is None else -inf
+        pool.wake()
+        if self._claimed is None:
+            pool.asleep_until, pool.needs_slot = self._retry_at, self._retry_at == inf
         return False
 
     def _send(self, ticket: Ticket, pool: Pool, offer: Offer, turn: Turn) -> None:
@@ -147,10 +152,6 @@ class Dispatcher:
         members = books.fleet.candidates(smallest.name, ticket.model, _NOBODY)
         few = books.chooser.look_at(members, ticket, {})
         return Openings(members, few, target=smallest.spec.ttft_target, now=now)
-
-
-def _may_go(pool: Pool, now: float) -> bool:
-    return pool.asleep_until <= now and len(pool.queue) > 0 and not pool.at_limit
 
 
 def _rank(pool: Pool) -> float:

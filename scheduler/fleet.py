@@ -13,10 +13,12 @@ from scheduler.model import Backend, BackendState, BurstSpec
 class Fleet:
     """All backends by name, and the pools they form."""
 
-    __slots__ = ("_alive", "_candidates", "_members")
+    __slots__ = ("_alive", "_candidates", "_members", "vacant")
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
+        self.vacant = 0
+        """Backends with a free slot, of whatever class, model and state."""
         self._alive: dict[str, bool] = {}
         self._candidates: dict[tuple[str, str, frozenset[str]], tuple[Member, ...]] = {}
 
@@ -36,6 +38,7 @@ class Fleet:
             member = self._members[backend.name] = Member(backend, limits)
         member.update(backend, limits)
         self._changed()
+        self.recount()
 
     def remove(self, name: str) -> Member | None:
         """Forget a backend, at once or when its last stream has ended."""
@@ -50,6 +53,11 @@ class Fleet:
         """Forget a removed backend if nothing is in flight there any more."""
         if member.removed and not member.flights:
             self._members.pop(member.backend.name, None)
+            self.recount()
+
+    def recount(self) -> None:
+        """Count the vacant backends after a limit, or a backend, has changed."""
+        self.vacant = sum(not member.full for member in self)
 
     def known(self, model: str) -> bool:
         """Whether any backend, in whatever state, serves the model or has yet to say so."""

@@ -31,6 +31,17 @@ class LazyHeap:
         if self._live.pop(item, None) is not None:
             self._sweep()
 
+    def none_before(self, key: float) -> bool:
+        """Whether certainly no key is smaller; False also where only a ghost's is."""
+        return not self._heap or self._heap[0][0] >= key
+
+    def due(self, key: float) -> str | None:
+        """The first id, if its key is `key` or less."""
+        if not self._heap or self._heap[0][0] > key:
+            return None
+        first = self.first()
+        return first[1] if first is not None and first[0] <= key else None
+
     def first(self) -> tuple[float, str] | None:
         """The smallest key and its id, or None when empty."""
         heap, live = self._heap, self._live

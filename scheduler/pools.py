@@ -19,6 +19,7 @@ class Pool:
     """One class. `lead` is added to its tickets' ranks: smaller classes go first, by so much."""
 
     spec: ClassSpec
+    name: str = field(init=False)
     queue: ClassQueue
     limit: AdaptiveLimit
     lead: float
@@ -32,16 +33,30 @@ class Pool:
     last_served: float = -inf
     asleep_until: float = -inf
     """Asking before this would find nothing changed: no slot free, no backlog shorter."""
+    needs_slot: bool = False
+    """Only a free slot can help: no backlog stands in its way."""
     waits_for: Member | None = None
     """The busy backend that its next ticket will go to."""
 
-    @property
-    def name(self) -> str:
-        return self.spec.name
+    def __post_init__(self) -> None:
+        self.name = self.spec.name
 
     @property
     def at_limit(self) -> bool:
         return self.in_flight >= self.limit.effective
+
+    def wake(self) -> None:
+        """Something changed that may let its next ticket go."""
+        self.asleep_until = -inf
+        self.needs_slot = False
+
+    def may_go(self, now: float) -> bool:
+        """Whether it is worth asking for its next ticket."""
+        return (
+            self.asleep_until <= now
+            and self.in_flight < self.limit.effective
+            and bool(self.queue.entries)
+        )
 
     def full_for(self, ticket: Ticket) -> bool:
         """Whether the queue, with this ticket in it, is over one of its limits."""

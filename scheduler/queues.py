@@ -108,25 +108,25 @@ class Head(NamedTuple):
 class ClassQueue:
     """All waiting tickets of one class, with their counts, prompt tokens and body bytes."""
 
-    __slots__ = ("_clock", "_entries", "_lanes", "_turns", "body_bytes", "by_tenant", "tokens")
+    __slots__ = ("_clock", "_lanes", "_turns", "body_bytes", "by_tenant", "entries", "tokens")
 
     def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
         self._clock = FairClock(weights)
         self.by_tenant: dict[str, int] = {}
         self.body_bytes = 0
         self._lanes: dict[LaneKey, Lane] = {}
-        self._entries: dict[str, Queued] = {}
+        self.entries: dict[str, Queued] = {}
         self._turns: Sequence[Head] | None = None
         self.tokens = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[Queued]:
-        return iter(self._entries.values())
+        return iter(self.entries.values())
 
     def __getitem__(self, ticket_id: str) -> Queued:
-        return self._entries[ticket_id]
+        return self.entries[ticket_id]
 
     def add(self, queued: Queued) -> bool:
         """Queue a ticket; True if it may go where no other ticket of the queue may."""
@@ -138,7 +138,7 @@ class ClassQueue:
             lane = self._lanes[key] = Lane(key, self._clock)
         if lane.add(queued):
             self._turns = None
-        self._entries[ticket.id] = queued
+        self.entries[ticket.id] = queued
         self.tokens += ticket.prompt_tokens
         self.body_bytes += ticket.body_bytes
         self.by_tenant[ticket.tenant] = self.by_tenant.get(ticket.tenant, 0) + 1
@@ -146,7 +146,7 @@ class ClassQueue:
 
     def remove(self, ticket_id: str) -> Queued:
         """Take a ticket out that will not be served: its tenant is not charged."""
-        queued = self._entries.pop(ticket_id)
+        queued = self.entries.pop(ticket_id)
         self._turns = None
         ticket = queued.ticket
         self._lanes[(ticket.model, ticket.avoid)].discard(ticket)
@@ -183,7 +183,7 @@ class ClassQueue:
             if head is None:
                 emptied.append(key)
             else:
-                heads.append(Head(head[0], self._entries[head[1]], lane))
+                heads.append(Head(head[0], self.entries[head[1]], lane))
         for key in emptied:
             del self._lanes[key]
         if len(heads) > 1:
