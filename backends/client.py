@@ -7,12 +7,13 @@ and what the answers mean (`probe`, `warm`).
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import urlsplit
 
 from backends.connection import Connection
+from backends.deadlines import Deadlines
 from backends.errors import ConnectFailed, ConnectionsExhausted, ConnectTimeout, StreamBroken
 from backends.patience import Patience
 from backends.stream import Stream
@@ -60,6 +61,7 @@ class Client:
         if spec.api_key is not None:
             fixed.append(("authorization", f"Bearer {spec.api_key}"))
         self._fixed_headers = _lines(fixed)
+        self._deadlines = Deadlines(self._under_way)
         self._busy: set[Connection] = set()
         self._idle: dict[Connection, float] = {}  # oldest first, with the time it became idle
         self._connecting = 0
@@ -155,6 +157,7 @@ class Client:
             connection.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self._deadlines.stop()
         if self._busy or self._idle:
             await self._emptied.wait()
 
@@ -180,10 +183,15 @@ class Client:
     ) -> Stream:
         self._busy.add(connection)
         stream = connection.new_stream(timeouts)
+        first_look = min(timeouts.first_token, timeouts.token_gap, timeouts.total)
+        self._deadlines.watch(stream.connected_at + first_look)
         connection.send(stream, *request)
         await stream.answered()
         self.on_answer(stream.status)
         return stream
+
+    def _under_way(self) -> Iterator[Stream]:
+        return (connection.stream for connection in self._busy if connection.stream is not None)
 
     def _keep(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()
@@ -247,7 +255,7 @@ class Client:
     def _head(self, start: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
         if self.spec.api_key is not None:
             extra = [pair for pair in extra if pair[0].lower() != "authorization"]
-        own = _lines(extra)
+        own = _lines(extra) if extra else ""
         if "\r" in start or "\n" in start:
             raise ValueError("a line break in the path")
         head = f"{start}\r\n{self._fixed_headers}content-length: {length}\r\n{own}\r\n"
@@ -259,7 +267,7 @@ def _ignore(_status: int) -> None:
 
 
 def _lines(headers: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if lines.count("\r") != len(headers) or lines.count("\n") != len(headers):
         raise ValueError("a line break in a header")
     return lines

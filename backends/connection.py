@@ -55,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._headers: Headers = []
+        self._pieces: list[bytes] = []
         self._head_done = False
         self._until_close = False
         self._bodiless_bytes = 0
@@ -69,6 +70,7 @@ class Connection(asyncio.Protocol):
         self.stream = stream
         self.answered = False
         self._headers = []
+        self._pieces = []
         self._head_done = self._until_close = False
         self._bodiless_bytes = 0
         if len(body) <= JOIN_BYTES:
@@ -101,7 +103,9 @@ class Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(BadResponse(self._backend, f"not an HTTP response: {error}"))
         else:
-            if self._bodiless_bytes > self._max_head:
+            if self._pieces:
+                self._hand_over()
+            elif self._bodiless_bytes > self._max_head:
                 self._fail(BadResponse(self._backend, f"head over {self._max_head} bytes"))
 
     def eof_received(self) -> None:
@@ -130,8 +134,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._bodiless_bytes = 0
-        if self.stream is not None:
-            self.stream.receive(data)
+        self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         stream = self.stream
@@ -140,6 +143,9 @@ class Connection(asyncio.Protocol):
         if self._parser.get_status_code() < 200:
             self._headers = []  # 100 and 103 announce the real answer
             return
+        stream.complete = True
+        if self._pieces:
+            self._hand_over()
         self.stream = None
         stream.end()
         # should_keep_alive is right only inside this callback; an answer that came before the
@@ -149,12 +155,24 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.abort()
 
+    def _hand_over(self) -> None:
+        """Pass on what a read brought of the body as one piece, however many chunks it came in:
+        each piece costs the client a segment."""
+        pieces, self._pieces = self._pieces, []
+        if self.stream is not None:
+            self.stream.receive(b"".join(pieces))
+
     def _is_until_close(self) -> bool:
         """Whether the body ends with the connection (RFC 9112 §6.3)."""
-        coding = [value for name, value in self._headers if name == b"transfer-encoding"]
-        if coding and [value.strip().lower() for value in coding] != [b"chunked"]:
+        coding, length = [], False
+        for name, value in self._headers:
+            if name == b"transfer-encoding":
+                coding.append(value.strip().lower())
+            elif name == b"content-length":
+                length = True
+        if coding and coding != [b"chunked"]:
             raise BadResponse(self._backend, "a transfer coding other than chunked")
-        return not coding and all(name != b"content-length" for name, _ in self._headers)
+        return not coding and not length
 
     def _hung_up(self, exc: Exception | None) -> None:
         stream, self.stream = self.stream, None

@@ -1,11 +1,11 @@
 """One upstream exchange, from the sent request to the end of the answer's body.
 
 Lives here: the waiting, the deadlines, the hand-over of body bytes. Not here: sockets, HTTP
-parsing and the pool (`connection`, `client`), and any look into the body.
+parsing and the pool (`connection`, `client`), when deadlines are looked at (`deadlines`), and any
+look into the body.
 """
 
 import asyncio
-from collections.abc import Sequence
 from time import monotonic
 
 from backends.errors import (
@@ -29,12 +29,11 @@ class Stream:
     `headers` are the end-to-end ones in the server's order, names in lower case. The times are of
     the monotonic clock (uvloop's own only counts milliseconds): `connected_at` when the request
     was written, `first_byte_at` when the first byte of the body came (for an empty body: its end).
+    `complete` is true from the moment at which the last piece of a whole body is written.
     """
 
     __slots__ = (
-        "_answered",
         "_backend",
-        "_done",
         "_ended",
         "_error",
         "_held",
@@ -43,8 +42,9 @@ class Stream:
         "_paused",
         "_sink",
         "_timeouts",
-        "_timer",
         "_transport",
+        "_waiter",
+        "complete",
         "connected_at",
         "first_byte_at",
         "headers",
@@ -66,12 +66,9 @@ class Stream:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._paused = False
-        self._ended = False
+        self._ended = self.complete = False
         self._error: BaseException | None = None
-        self._answered: asyncio.Future[None] = self._loop.create_future()
-        self._done: asyncio.Future[None] | None = None
-        first_wake = min(timeouts.first_token, timeouts.token_gap, timeouts.total)
-        self._timer = self._loop.call_at(self.connected_at + first_wake, self._check_deadline)
+        self._waiter: asyncio.Future[None] | None = None
 
     async def answered(self) -> None:
         """Wait for the head and the first byte, or the end, of the body.
@@ -79,11 +76,13 @@ class Stream:
         Raises the BackendError that prevented it. Cancelled, it closes the connection, which
         makes vLLM abort the request.
         """
-        try:
-            await self._answered
-        except asyncio.CancelledError:
-            self.abort()
-            raise
+        if not self._ended and not self.first_byte_at:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError:
+                self.abort()
+                raise
         if self._error is not None and not self.first_byte_at:
             raise self._error
 
@@ -97,8 +96,8 @@ class Stream:
         try:
             self._release_held(sink)
             if not self._ended:
-                self._done = self._loop.create_future()
-                await self._done
+                self._waiter = self._loop.create_future()
+                await self._waiter
         except BaseException:
             self.abort()
             raise
@@ -134,7 +133,7 @@ class Stream:
         """The connection has parsed the next piece of the body."""
         self.heard_at = self._loop.time()
         if self._sink is not None:
-            self._sink.write(data)
+            self._write(self._sink, data)
             return
         if self._ended:  # the rest of a read during which the sink aborted
             return
@@ -165,28 +164,30 @@ class Stream:
         self._ended = True
         self._error = error
         self._transport = None
-        self._timer.cancel()
         if error is not None:
             self._sink = None
-        if not self._answered.done():
-            self._answered.set_result(None)
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _first_byte(self) -> None:
         self.first_byte_at = monotonic()
-        if not self._answered.done():
-            self._answered.set_result(None)
+        self._wake()
 
     def _release_held(self, sink: Sink) -> None:
-        held: Sequence[bytes] = self._held
-        self._held = []
+        held, self._held = self._held, []
         self._sink = sink
         self.resume()
-        for data in held:
-            if self._sink is not sink:  # it aborted
-                return
+        if held:
+            sink.write(b"".join(held))
+
+    def _write(self, sink: Sink, data: bytes) -> None:
+        try:
             sink.write(data)
+        except Exception as error:  # noqa: BLE001 - a callback's edge: `relay` raises it
+            self.fail(error)
 
     def _due(self, now: float) -> tuple[float, type[PhaseTimeout]]:
         """When the exchange is too late if nothing more comes, and the error it then is."""
@@ -199,16 +200,13 @@ class Stream:
         total = self.connected_at + limits.total
         return (due, error) if due < total else (total, TotalTimeout)
 
-    def _check_deadline(self) -> None:
-        """Runs about once per `token_gap`, not once per chunk: chunks only move `heard_at`.
+    def look(self, now: float) -> float:
+        """Fail when it is too late; returns when to look next, at the latest.
 
-        It never sleeps for longer than a gap, so a first byte needs no new timer either: the
-        first gap cannot end before the next look.
+        That is never further off than a gap, so neither chunks nor the first byte need to tell
+        anybody: the first gap cannot end before the next look.
         """
-        now = self._loop.time()
         due, error = self._due(now)
-        if due > now:
-            wake = min(due, now + self._timeouts.token_gap)
-            self._timer = self._loop.call_at(wake, self._check_deadline)
-        else:
+        if due <= now and not self._ended:
             self.fail(error(self._backend, f"timed out in phase {error.phase}"))
+        return min(due, now + self._timeouts.token_gap)

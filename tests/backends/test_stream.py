@@ -1,6 +1,7 @@
 """An answer under way: its deadlines, its end by cancellation, its backpressure."""
 
 import asyncio
+from time import monotonic
 
 import pytest
 
@@ -84,7 +85,7 @@ async def test_an_ended_stream_is_kept_by_no_timer() -> None:
     async with client_of(answering(sized(b"x"))) as (client, _):
         stream = await ask(client)
         await body_of(stream)
-        assert stream._timer.cancelled()
+        assert not list(client._under_way())
 
 
 async def test_a_stream_that_keeps_coming_outlives_the_token_gap() -> None:
@@ -123,6 +124,51 @@ async def test_a_stream_that_nobody_relays_is_closed_by_its_deadline() -> None:
     async with client_of(script) as (client, served):
         await ask(client, Timeouts(token_gap=0.05))
         await served.peers[0].left()
+
+
+async def test_each_of_many_streams_meets_its_own_deadline_behind_one_timer() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.until_gone()
+
+    async def ended_after(client: Client, limit: float) -> float:
+        began = monotonic()
+        with pytest.raises(FirstTokenTimeout):
+            await ask(client, Timeouts(first_token=limit))
+        return monotonic() - began
+
+    limits = [0.3, 0.1, 0.2, 0.1]
+    async with client_of(script) as (client, _):
+        took = await asyncio.gather(*(ended_after(client, limit) for limit in limits))
+    assert all(limit - 0.002 <= seconds for limit, seconds in zip(limits, took, strict=True))
+    assert sorted(range(4), key=took.__getitem__)[-2:] == [2, 0]
+
+
+async def test_what_a_read_brings_is_one_piece_and_the_last_is_known_as_the_last() -> None:
+    class Watching(Collector):
+        last: bool | None = None
+
+        def write(self, data: bytes, /) -> None:
+            super().write(data)
+            self.last = stream.complete
+
+    proceed = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"1\r\na\r\n")
+        await proceed.wait()
+        await peer.say(b"1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")
+
+    async with client_of(script) as (client, _):
+        stream = await ask(client)
+        sink = Watching()
+        relaying = start(stream.relay(sink))
+        await sink.until(1)
+        assert not sink.last
+        proceed.set()
+        await relaying
+        assert (sink.pieces, sink.last) == ([b"a", b"bc"], True)
 
 
 # Who leaves
@@ -237,7 +283,7 @@ async def test_nothing_is_written_after_the_sink_aborted(held: bool) -> None:
     class AbortingSink(Collector):
         def write(self, data: bytes, /) -> None:
             super().write(data)
-            if len(self.pieces) == 2:
+            if b"b" in data:
                 stream.abort()
 
     proceed = asyncio.Event()
@@ -247,7 +293,7 @@ async def test_nothing_is_written_after_the_sink_aborted(held: bool) -> None:
         await peer.request()
         await peer.say(CHUNKED + b"1\r\na\r\n" + (more if held else b""))
         await proceed.wait()
-        await peer.say(more)
+        await peer.say(more, more)
 
     async with client_of(script) as (client, _):
         stream = await ask(client)
@@ -255,7 +301,7 @@ async def test_nothing_is_written_after_the_sink_aborted(held: bool) -> None:
         sink = AbortingSink()
         with pytest.raises(StreamBroken):
             await stream.relay(sink)
-        assert sink.data == b"ab"
+        assert sink.data == b"abcd"  # one read is one piece
 
 
 # Backpressure
