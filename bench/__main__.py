@@ -2,6 +2,7 @@
 
 import typer
 
+from bench.compare.command import compare_command
 from bench.decisions import decisions
 from bench.load.command import load
 from bench.overhead.command import overhead
@@ -23,6 +24,7 @@ app.command()(simulate)
 app.command()(decisions)
 app.command()(ttft)
 app.command()(overhead)
+app.command("compare")(compare_command)
 
 if __name__ == "__main__":
     app()

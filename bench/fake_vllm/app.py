@@ -5,6 +5,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp import web
@@ -26,6 +27,9 @@ WireMaker = Callable[[str, Ask, list[Answer]], Wire]
 
 MAX_BODY = 64 * 1024**2
 
+TOKENIZED_BESIDE = 4096
+"""Letters of a prompt from which on its tokenizing would hold the engine's steps up: 2 ms."""
+
 
 class App:
     """One simulated server's state and handlers. Make it inside a running event loop."""
@@ -43,12 +47,15 @@ class App:
         self._prompts = Prompts(options.tokenizer)
         self._answers = Answers(self._prompts)
         self._reader = Reader(options, self._prompts, self.faults)
+        # vLLM's default: one renderer.
+        self._renderer = ThreadPoolExecutor(1, "renderer")
         self._pump = Pump(self.engine, asyncio.get_running_loop())
         self._ids = itertools.count()
         self._started = int(time.time())
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY, middlewares=[self._edge])
+        app.on_cleanup.append(self._end)
         app.add_routes(
             [
                 web.post("/v1/chat/completions", self._chat),
@@ -65,6 +72,9 @@ class App:
         )
         return app
 
+    async def _end(self, _app: web.Application) -> None:
+        self._renderer.shutdown(wait=False)
+
     @web.middleware
     async def _edge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not request.path.startswith("/fake/") and self.faults.hit(Mode.REFUSE):
@@ -78,11 +88,18 @@ class App:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await self._received(request)
-        return await self._answer(request, self._reader.chat(body), ChatWire)
+        return await self._answer(request, await self._read(self._reader.chat, body), ChatWire)
 
     async def _completion(self, request: web.Request) -> web.StreamResponse:
         body = await self._received(request)
-        return await self._answer(request, self._reader.completion(body), CompletionWire)
+        ask = await self._read(self._reader.completion, body)
+        return await self._answer(request, ask, CompletionWire)
+
+    async def _read(self, read: Callable[[dict[str, Any]], Ask], body: dict[str, Any]) -> Ask:
+        """A long text is tokenized beside the loop, as in vLLM: the engine's steps go on."""
+        if _letters(body) < TOKENIZED_BESIDE:
+            return read(body)
+        return await asyncio.get_running_loop().run_in_executor(self._renderer, read, body)
 
     async def _received(self, request: web.Request) -> dict[str, Any]:
         self.received += 1
@@ -216,3 +233,15 @@ class App:
         return json_response(
             {"received": self.received, "finished": dict(self.finished), "last": self.last}
         )
+
+
+def _letters(body: dict[str, Any]) -> int:
+    """About how long the prompt is as text; ids have none."""
+    return sum(len(str(body[name])) for name in ("messages", "prompt") if _is_text(body.get(name)))
+
+
+def _is_text(prompt: object) -> bool:
+    """A text, or messages: anything but a list of ids."""
+    return isinstance(prompt, str) or (
+        isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
+    )

@@ -18,6 +18,7 @@ events {{ worker_connections 4096; }}
 http {{
   access_log off;
   client_max_body_size 64m;
+  client_body_buffer_size 4m;
   client_body_temp_path {folder}/body;
   proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/fastcgi;

@@ -20,7 +20,7 @@ def sglang_router(place: Place) -> list[str]:
     """As vllm-router, of which it is the ancestor."""
     policy = "cache_aware" if place.others else "round_robin"
     return [
-        *(program("sglang-router"), "--host", HOST, "--port", str(place.port)),
+        *(program("sglang-router"), "launch", "--host", HOST, "--port", str(place.port)),
         *("--worker-urls", *place.urls, "--policy", policy),
         *("--prometheus-port", str(place.port + 1), "--log-level", "warn"),
     ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from itertools import pairwise
 
 import openai
 import pytest
@@ -50,6 +51,25 @@ async def test_a_streamed_completion_ends_with_usage_and_done(fake: Fake):
     )
     assert [e["object"] for e in events[:-1]] == ["text_completion"] * 4
     assert events[-2]["usage"] == {"prompt_tokens": 2, "total_tokens": 5, "completion_tokens": 3}
+
+
+async def test_the_engine_goes_on_while_a_long_text_is_tokenized():
+    """In vLLM, too, the renderer is not the engine."""
+    text = "The miller opened the sluice. " * 30_000
+    body = {"prompt": "x", "stream": True, "ignore_eos": True, "max_tokens": 30_000}
+    async with (
+        make_fake(engine=EngineSpec(step_base=0.002)) as fake,
+        fake.http.post("/v1/completions", json=body) as response,
+    ):
+        began = time.perf_counter()
+        refusing = asyncio.get_running_loop().create_task(fake.post("/v1/completions", prompt=text))
+        came = [began]
+        while not refusing.done():
+            await response.content.readline()
+            came.append(time.perf_counter())
+        assert (await refusing)["error"]["code"] == 400
+    longest = max(later - earlier for earlier, later in pairwise(came))
+    assert longest < 0.5 * (came[-1] - began)
 
 
 async def test_openais_client_reads_it(fake: Fake):

@@ -127,7 +127,7 @@ def test_a_quick_run_writes_every_figure_of_forebay_and_the_plain_design(tmp_pat
         assert 0 < summary[f"{target}_core_share"] < 1.2
         assert 15 < summary[f"{target}_rss_mb"] < 1_500
     assert summary["direct_cpu_us_per_request"] == 0
-    assert set(detail["not_run"]) == {"nginx", "vllm-router"}
+    assert set(detail["not_run"]) == set(commands.PEERS) - {"forebay", "aiohttp"}
     assert document["environment"]["cores"] >= 1
     rounds = detail["rounds"]["forebay"]
     assert rounds.keys() == LOADS.keys()
