@@ -47,10 +47,13 @@ class Admission:
     def arrived(self, queued: Queued, pool: Pool, now: float) -> None:
         """Count what comes, per model (the fleet's models bound the meters)."""
         model = queued.ticket.model
+        meters, amount = self._load, float(queued.ticket.prompt_tokens)
         if pool.smallest:
-            self._shorts.setdefault(model, Meter()).add(1.0, now)
-        else:
-            self._load.setdefault(model, Meter()).add(queued.ticket.prompt_tokens, now)
+            meters, amount = self._shorts, 1.0
+        meter = meters.get(model)
+        if meter is None:
+            meter = meters[model] = Meter()
+        meter.add(amount, now)
 
     def delay(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
         """Seconds until the offer may be taken if nothing else happens: 0.0 is now."""

@@ -19,7 +19,7 @@ def check(books: Books) -> None:
     for pool in books.pools:
         mine = [f for f in books.flights.values() if f.service_class == pool.name]
         assert pool.in_flight == len(mine), "a pool's count has drifted"
-        assert pool.bursty == sum(f.prefilling and books.pools.bursty(f.ticket) for f in mine)
+        assert pool.bursty == sum(f.prefilling and f.bursty for f in mine)
         queued = [entry.ticket for entry in pool.queue]
         assert pool.queue.tokens == sum(t.prompt_tokens for t in queued)
         assert pool.queue.body_bytes == sum(t.body_bytes for t in queued)

@@ -76,8 +76,10 @@ class Books:
     def launch(self, ticket: Ticket, pool: Pool, offer: Offer, now: float) -> None:
         """Enter a ticket that waits no more into a backend's ledger."""
         member = offer.member
-        blocking = offer.tokens > self.settings.hold.step_tokens
-        flight = Flight(ticket, pool.name, member, now, offer.tokens, blocking)
+        settings, tokens = self.settings, offer.tokens
+        blocking = tokens > settings.hold.step_tokens
+        bursty = ticket.prompt_tokens > settings.burst.prompt_tokens
+        flight = Flight(ticket, pool.name, member, now, tokens, blocking, bursty)
         self.flights[ticket.id] = flight
         member.open(flight)
         if member.full:

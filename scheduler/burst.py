@@ -80,12 +80,10 @@ class BurstWindow:
         self._tokens = 0
 
     def triggers(self, spec: BurstSpec, tokens: int, per_backend: float, now: float) -> str | None:
-        """Note a prompt; the reason to halve, if there is one.
+        """Note a burst prompt; the reason to halve, if there is one.
 
         `per_backend` is how many burst prompts each backend of the pool is prefilling.
         """
-        if tokens <= spec.prompt_tokens:
-            return None
         self._note(spec, tokens, now)
         if spec.in_flight is not None and per_backend >= spec.in_flight:
             return f"burst: a prompt of {tokens} tokens, {per_backend:g} in prefill per backend"

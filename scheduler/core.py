@@ -79,7 +79,8 @@ class Scheduler:
         `Arrived` whose id is still live.
         """
         turn, books = Turn(event, now), self._books
-        if books.waiting or books.recovering:
+        if now >= self._announced:
+            # Whatever is due was announced for this time or an earlier one.
             self._pass_time(turn)
         self._apply[type(event)](event, turn)
         if books.waiting:
@@ -110,12 +111,6 @@ class Scheduler:
         while (ticket_id := books.expiry.due(turn.now)) is not None:
             pool = books.waiting[ticket_id]
             self._reject(books.dequeue(ticket_id).ticket, pool, Reason.EXPIRED, turn)
-        if books.recovering:
-            self._recover(turn)
-
-    def _recover(self, turn: Turn) -> None:
-        """Let halved limits take the steps that are due."""
-        books = self._books
         for name, limit in tuple(books.recovering.items()):
             before = limit.effective
             if limit.recover(turn.now):
@@ -126,16 +121,12 @@ class Scheduler:
 
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
-        if self._announced <= turn.now:
-            self._announced = inf
-        books = self._books
-        if not (books.waiting or books.recovering):
-            return
-        announced = self._announced
-        if (
-            self._dispatcher.retry_at >= announced
-            and books.expiry.none_before(announced)
-            and not books.recovering
+        books, announced = self._books, self._announced
+        if announced <= turn.now:
+            announced = self._announced = inf
+        if not books.recovering and (
+            not books.waiting
+            or (books.expiry.none_before(announced) and self._dispatcher.retry_at >= announced)
         ):
             return
         wakeup = self._next_due()
@@ -164,7 +155,8 @@ class Scheduler:
         if (refusal := self._refusal(ticket)) is not None:
             self._reject(ticket, pool, refusal, turn)
             return
-        self._note_burst(ticket, pool, turn)
+        if ticket.prompt_tokens > books.settings.burst.prompt_tokens:
+            self._note_burst(ticket, pool, turn)
         queued = books.arrived(ticket, pool, turn.now)
         if queued.expires <= turn.now:
             self._reject(ticket, pool, Reason.EXPIRED, turn)

@@ -28,7 +28,8 @@ class LazyHeap:
         heappush(self._heap, (key, self._serial, item))
 
     def discard(self, item: str) -> None:
-        if self._live.pop(item, None) is not None:
+        live = self._live
+        if live.pop(item, None) is not None and len(self._heap) > 2 * len(live) + _SWEEP_FLOOR:
             self._sweep()
 
     def none_before(self, key: float) -> bool:
@@ -53,8 +54,6 @@ class LazyHeap:
         return None
 
     def _sweep(self) -> None:
-        if len(self._heap) <= 2 * len(self._live) + _SWEEP_FLOOR:
-            return
         live = self._live
         self._heap = [entry for entry in self._heap if live.get(entry[2]) == entry[1]]
         heapify(self._heap)

@@ -20,7 +20,7 @@ class Flight:
     """A dispatched ticket, from dispatch to the end of its stream.
 
     `tokens` is what the backend is expected to compute of the prompt (less a cached prefix);
-    `blocking` says that these are more than one engine step.
+    `blocking` says that these are more than one engine step, `bursty` that they count as a burst.
     """
 
     ticket: Ticket
@@ -29,6 +29,7 @@ class Flight:
     dispatched: float
     tokens: int
     blocking: bool = False
+    bursty: bool = False
     prefilling: bool = True
 
 

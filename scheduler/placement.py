@@ -26,7 +26,8 @@ def offers(
         if cached:
             tokens -= cached.get(member.backend.name, 0)
         wait = 0.0 if member.idle else member.wait(tokens, now)
-        made.append(Offer(member, tokens, wait, wait + member.cost.seconds(tokens)))
+        cost = member.cost
+        made.append(Offer(member, tokens, wait, wait + cost.base + tokens * cost.per_token))
     return made
 
 

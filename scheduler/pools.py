@@ -62,10 +62,13 @@ class Pool:
         """Whether the queue, with this ticket in it, is over one of its limits."""
         spec, queue = self.spec, self.queue
         return (
-            len(queue) > spec.queue_limit
-            or _over(queue.tokens, spec.queue_tokens)
-            or _over(queue.body_bytes, spec.queue_bytes)
-            or _over(queue.by_tenant.get(ticket.tenant, 0), spec.tenant_queue_limit)
+            len(queue.entries) > spec.queue_limit
+            or (spec.queue_tokens is not None and queue.tokens > spec.queue_tokens)
+            or (spec.queue_bytes is not None and queue.body_bytes > spec.queue_bytes)
+            or (
+                spec.tenant_queue_limit is not None
+                and queue.by_tenant.get(ticket.tenant, 0) > spec.tenant_queue_limit
+            )
         )
 
 
@@ -111,16 +114,14 @@ class Pools:
         pool = self._by_name.get(flight.service_class)
         if pool is not None:
             pool.in_flight += step
-            pool.bursty += step * (flight.prefilling and self.bursty(flight.ticket))
+            if flight.bursty and flight.prefilling:
+                pool.bursty += step
 
     def first_token(self, flight: Flight) -> None:
         """A flight that is in its prefill leaves it."""
         pool = self._by_name.get(flight.service_class)
-        if pool is not None:
-            pool.bursty -= self.bursty(flight.ticket)
-
-    def bursty(self, ticket: Ticket) -> bool:
-        return ticket.prompt_tokens > self._burst.prompt_tokens
+        if pool is not None and flight.bursty:
+            pool.bursty -= 1
 
     def configure(self, pool: Pool, members: Sequence[Member]) -> None:
         """Refit a pool's limit to the backends that it has now."""
@@ -156,7 +157,3 @@ class Pools:
 
 def _bound(spec: ClassSpec) -> float:
     return inf if spec.max_prompt_tokens is None else spec.max_prompt_tokens
-
-
-def _over(amount: int, limit: int | None) -> bool:
-    return limit is not None and amount > limit

@@ -146,21 +146,15 @@ class ClassQueue:
 
     def remove(self, ticket_id: str) -> Queued:
         """Take a ticket out that will not be served: its tenant is not charged."""
-        queued = self.entries.pop(ticket_id)
-        self._turns = None
+        queued = self.entries[ticket_id]
         ticket = queued.ticket
-        self._lanes[(ticket.model, ticket.avoid)].discard(ticket)
-        self.tokens -= ticket.prompt_tokens
-        self.body_bytes -= ticket.body_bytes
-        self.by_tenant[ticket.tenant] -= 1
-        if not self.by_tenant[ticket.tenant]:
-            del self.by_tenant[ticket.tenant]
+        self._take(ticket, self._lanes[(ticket.model, ticket.avoid)])
         return queued
 
     def serve(self, head: "Head") -> None:
         """Take the head out that `turns` offered, and charge its tenant."""
         ticket = head.queued.ticket
-        self.remove(ticket.id)
+        self._take(ticket, head.lane)
         self._clock.charge(ticket.tenant, head.tag, ticket.prompt_tokens)
 
     def serve_at_once(self, ticket: Ticket) -> None:
@@ -168,6 +162,18 @@ class ClassQueue:
         clock = self._clock
         tag = clock.tag(ticket.tenant, clock.virtual)
         clock.charge(ticket.tenant, tag, ticket.prompt_tokens)
+
+    def _take(self, ticket: Ticket, lane: Lane) -> None:
+        del self.entries[ticket.id]
+        self._turns = None
+        lane.discard(ticket)
+        self.tokens -= ticket.prompt_tokens
+        self.body_bytes -= ticket.body_bytes
+        left = self.by_tenant[ticket.tenant] - 1
+        if left:
+            self.by_tenant[ticket.tenant] = left
+        else:
+            del self.by_tenant[ticket.tenant]
 
     def turns(self) -> Sequence[Head]:
         """Each lane's head, fairest first."""
