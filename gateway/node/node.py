@@ -81,7 +81,8 @@ class Node:
     def _admit(self, relay: Relay) -> Port:
         return Port(relay.name, self.brain, relay.link.send)
 
-    def _collect(self, name: str, report: Any) -> None:
+    def _collect(self, name: str, metrics: Any, report: Any) -> None:
+        self._metrics.merge(metrics)
         self.reports[name] = REPORT.validate_python(report)
 
     async def _collect_often(self) -> None:

@@ -147,8 +147,8 @@ class RelayProcess:
 
     # the rest
 
-    def _records(self) -> tuple[Any]:
-        return (REPORT.dump_python(self._pool.report(), mode="json"),)
+    def _records(self) -> tuple[Any, Any]:
+        return self._metrics.export(), REPORT.dump_python(self._pool.report(), mode="json")
 
     def _begin(self, what: str, work: Any) -> None:
         self._tasks.spawn(f"relay-{what}", work)

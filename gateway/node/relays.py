@@ -49,8 +49,8 @@ class Port(Protocol):
     def close(self) -> None: ...
 
 
-Records = Callable[[str, Any], None]
-"""Takes a relay process's name and its tokenizer pool's report."""
+Records = Callable[[str, Any, Any], None]
+"""Takes a relay process's name, what it has counted, and its tokenizer pool's report."""
 
 
 class Relays:
@@ -202,8 +202,8 @@ class Relays:
         match message:
             case ["ask", number, what]:
                 self._tasks.spawn(f"tell-{what}", self._tell(relay, number, what))
-            case ["flushed", number, report]:
-                self._collect(relay.name, report)
+            case ["flushed", number, metrics, report]:
+                self._collect(relay.name, metrics, report)
                 if (event := relay.flushed.get(number)) is not None:
                     event.set()
             case ["loaded", model, problem]:
@@ -212,8 +212,8 @@ class Relays:
                 relay.loaded[model].set()
             case ["listening"]:
                 relay.listening.set()
-            case ["drained", report]:
-                self._collect(relay.name, report)
+            case ["drained", metrics, report]:
+                self._collect(relay.name, metrics, report)
                 relay.drained.set()
             case _:
                 raise ValueError(f"relay process {relay.name} says {message[0]!r}")
