@@ -11,6 +11,7 @@ from typing import Any, Final
 from tokenizer_pool import requests, upstream
 from tokenizer_pool.chat import Chat
 from tokenizer_pool.eligibility import (
+    MEDIA,
     NO_TOKENIZER,
     NO_TOKENS,
     PROMPT_LIST,
@@ -24,6 +25,7 @@ from tokenizer_pool.eligibility import (
 )
 from tokenizer_pool.engines import EncodeEngine, Ids, ReferenceEncoder, ids_json
 from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.media import media_in
 from tokenizer_pool.messages import estimate
 from tokenizer_pool.prefix import prefix_hashes, prefix_hashes_of
 from tokenizer_pool.requests import Document
@@ -37,12 +39,16 @@ _BOTH: Final = Wanted()
 
 @dataclass(slots=True)
 class _Prompt:
-    """What is known of a prompt: its count, and its ids, which may travel if `verdict` is None."""
+    """What is known of a prompt: its count, and its ids, which may travel if `verdict` is None.
+
+    Of several prompts `count` is the sum; `longest` is set then.
+    """
 
     count: int
     ids: Ids | list[int] | None = None
     verdict: Ineligible | None = None
     prefix: tuple[int, ...] = ()
+    longest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Model:
         verdict = prompt.verdict
         if verdict is None and not prompt.count:
             verdict = NO_TOKENS
+        media = media_in(document.values["messages"]) if verdict is MEDIA else ()
         text, ids, asked = b"", b"", upstream.NOTHING
         if verdict is None and wanted.ids:
             head, asked = upstream.ids_head(document, kind, self.name, wanted)
@@ -92,7 +99,21 @@ class Model:
             text=text,
             ids=ids,
             prefix=prompt.prefix,
+            longest=prompt.longest or prompt.count,
+            media=media,
         )
+
+    def count_chat(self, document: Document) -> tuple[int, Ineligible | None]:
+        """The tokens of a chat, and what speaks against the count or against ids.
+
+        Raises InvalidRequest, or NeedsReference on the event loop.
+        """
+        prompt = self._chat(document)
+        return prompt.count, prompt.verdict
+
+    def count_text(self, text: str, *, special: bool) -> int:
+        """The tokens of a text; a guess where the tokenizer is not known."""
+        return self._encode(text, special, None).count
 
     def tokenize(self, document: Document) -> TokenList:
         """The ids of a `/tokenize` request (`prompt` or `messages`), as vLLM's would be.
@@ -179,7 +200,8 @@ class Model:
         parts = [self._part(part, special) for part in prompt]
         exact = all(part.verdict is None or part.verdict.exact for part in parts)
         verdict = verdict or Ineligible(PROMPT_LIST.reason, exact=exact)
-        return _Prompt(sum(part.count for part in parts), None, verdict)
+        counts = [part.count for part in parts]
+        return _Prompt(sum(counts), None, verdict, longest=max(counts))
 
     def _part(self, part: Any, special: bool) -> _Prompt:
         """One prompt of several."""

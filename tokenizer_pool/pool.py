@@ -12,13 +12,14 @@ from typing import Final
 
 import orjson
 
-from tokenizer_pool import requests
+from tokenizer_pool import shapes
 from tokenizer_pool.artifact import load_model, read_artifact, report
 from tokenizer_pool.chat import NeedsReference
 from tokenizer_pool.eligibility import NO_TOKENIZER
 from tokenizer_pool.engines import EngineUnavailable
 from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable, WorkerFailed
 from tokenizer_pool.lane import Lane, Reply, Spawn
+from tokenizer_pool.media import may_have_media
 from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
 from tokenizer_pool.source import artifact_path
@@ -58,7 +59,9 @@ class TokenizerPool:
         self._settings = settings
         self._long = Lane("long", settings.workers, settings, spawn)
         self._short = Lane("short", settings.short_workers, settings, spawn)
+        self._media = Lane("media", settings.media_workers, settings, spawn)
         self._entries: dict[str, _Entry] = {}
+        self._aliases: Mapping[str, str] = {}
         self._changing = asyncio.Lock()
         self._inline = 0
 
@@ -68,7 +71,7 @@ class TokenizerPool:
 
     async def stop(self) -> None:
         """End all workers; what is waiting fails with WorkerFailed."""
-        await asyncio.gather(self._long.stop(), self._short.stop())
+        await asyncio.gather(*(lane.stop() for lane in (self._long, self._short, self._media)))
 
     async def add_model(self, source: TokenizerSource) -> ModelReport:
         """Register a model, or replace it; returns when every worker can serve it.
@@ -108,6 +111,10 @@ class TokenizerPool:
         """Forget a model; unknown names are fine."""
         await self._change({}, without=model)
 
+    def call(self, aliases: Mapping[str, str]) -> None:
+        """Let these be other names of models from now on; what goes upstream has the real ones."""
+        self._aliases = dict(aliases)
+
     async def prepare(
         self, kind: Kind, body: bytes, *, trusted: bool = False, wanted: Wanted = _BOTH
     ) -> TokenizedPrompt:
@@ -117,11 +124,11 @@ class TokenizerPool:
         PoolBusy or WorkerFailed.
         """
         if len(body) <= self._settings.inline_max_bytes:
-            document = requests.parse(body, kind, trusted=trusted)
+            document = shapes.parse(body, kind, trusted=trusted, aliases=self._aliases)
             model = resolve(self._entries, document).inline
             if model is not None:
                 try:
-                    prompt = model.prepare(kind, document, wanted)
+                    prompt = shapes.prepare(model, kind, document, wanted)
                 except NeedsReference:
                     pass
                 else:
@@ -130,6 +137,7 @@ class TokenizerPool:
         order = {"do": "prepare", "kind": kind.value, "trusted": trusted, "wanted": wanted}
         meaning, (text, ids) = await self._submit(order, body)
         meaning["prefix"] = tuple(meaning["prefix"])
+        meaning["media"] = tuple((kind, number) for kind, number in meaning["media"])
         return TokenizedPrompt(**meaning, text=text, ids=ids)
 
     async def tokenize(self, body: bytes) -> TokenList:
@@ -150,21 +158,20 @@ class TokenizerPool:
 
     def report(self) -> PoolReport:
         """Models with their engines and why, lanes, and how many bodies were done in place."""
-        lanes = [self._long.report()]
-        if self._short.started:
-            lanes.append(self._short.report())
+        extra = [lane.report() for lane in (self._short, self._media) if lane.started]
         encoders = (e.inline.encoder for e in self._entries.values() if e.inline is not None)
         caches = (encoder.cache_report() for encoder in encoders if encoder is not None)
         return PoolReport(
             models=tuple(entry.report for entry in self._entries.values()),
-            lanes=tuple(lanes),
+            lanes=(self._long.report(), *extra),
             inline=self._inline,
             inline_cache=sum(caches, CacheReport()),
         )
 
     def worker_pids(self) -> tuple[int, ...]:
         """The process ids of all running workers."""
-        return self._long.worker_pids() + self._short.worker_pids()
+        lanes = (self._long, self._short, self._media)
+        return tuple(pid for lane in lanes for pid in lane.worker_pids())
 
     def _load(self, name: str, path: Path) -> Model:
         cache_bytes = self._settings.segment_cache_bytes
@@ -178,14 +185,28 @@ class TokenizerPool:
             needed = any(entry.needs_short_lane for entry in entries.values())
             if needed and self._settings.inline_max_bytes and not self._short.started:
                 self._short.start()
-            if self._short.started:
-                await self._short.serve(catalog)
+            for lane in (self._short, self._media):
+                if lane.started:
+                    await lane.serve(catalog)
             self._entries = entries
 
     async def _submit(self, order: Mapping[str, object], body: bytes) -> Reply:
-        short = self._short.started and len(body) <= self._settings.inline_max_bytes
-        lane = self._short if short else self._long
+        if self._aliases:
+            order = {**order, "aliases": self._aliases}
+        lane = await self._lane_for(body)
         meaning, payload = await lane.submit([orjson.dumps(order), body])
         if "invalid" in meaning:
             raise InvalidRequest(meaning["invalid"], param=meaning["param"], code=meaning["code"])
         return meaning, payload
+
+    async def _lane_for(self, body: bytes) -> Lane:
+        """Media are megabytes of one JSON string: no text waits behind them."""
+        if len(body) <= self._settings.inline_max_bytes:
+            return self._short if self._short.started else self._long
+        if not may_have_media(body):
+            return self._long
+        async with self._changing:
+            if not self._media.started:
+                self._media.start()
+                await self._media.serve({name: e.path for name, e in self._entries.items()})
+        return self._media

@@ -5,6 +5,7 @@ what was parsed, so that no two readers can see two requests in it. Nothing here
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -19,6 +20,7 @@ STRIPPED: Final = frozenset(
     {"kv_transfer_params", "ec_transfer_params", "priority", "vllm_xargs", "request_id"}
 )
 PROMPT_KEY: Final = {Kind.CHAT: "messages", Kind.COMPLETION: "prompt"}
+NO_ALIASES: Final[Mapping[str, str]] = {}
 # orjson reads integers beyond 64 bits as floats and prints those with an exponent.
 _EXPONENT: Final = b"e+"
 _COMPLETION_MAX_TOKENS: Final = 16
@@ -68,12 +70,15 @@ def _parse_exactly(body: bytes) -> Any:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from error
 
 
-def parse(body: bytes, kind: Kind, *, trusted: bool = False) -> Document:
+def parse(
+    body: bytes, kind: Kind, *, trusted: bool = False, aliases: Mapping[str, str] = NO_ALIASES
+) -> Document:
     """The body as a JSON object that has a prompt; raises InvalidRequest.
 
-    What a client may not steer is taken out unless its key is trusted.
+    What a client may not steer is taken out unless its key is trusted. A model that goes by an
+    alias gets its own name.
     """
-    values = _load(body)
+    values = _load(body, aliases)
     prompt_key = PROMPT_KEY[kind]
     if prompt_key not in values:
         raise InvalidRequest(f"{prompt_key} is required", param=prompt_key)
@@ -82,26 +87,36 @@ def parse(body: bytes, kind: Kind, *, trusted: bool = False) -> Document:
     return _document(values, body, prompt_key, frozenset() if trusted else STRIPPED)
 
 
-def parse_tokenize(body: bytes) -> Document:
+def parse_any(
+    body: bytes, *, trusted: bool = False, aliases: Mapping[str, str] = NO_ALIASES
+) -> Document:
+    """The same for a body whose prompt is anywhere in it: all of it is `rest`."""
+    values = _load(body, aliases)
+    return _document(values, body, None, frozenset() if trusted else STRIPPED)
+
+
+def parse_tokenize(body: bytes, aliases: Mapping[str, str] = NO_ALIASES) -> Document:
     """The body of a `/tokenize` request: an object with `messages` or `prompt`."""
-    values = _load(body)
+    values = _load(body, aliases)
     if "messages" in values:
         _check_messages(values)
     return _document(values, body, "messages" if "messages" in values else "prompt", frozenset())
 
 
-def parse_detokenize(body: bytes) -> Document:
+def parse_detokenize(body: bytes, aliases: Mapping[str, str] = NO_ALIASES) -> Document:
     """The body of a `/detokenize` request: an object with `tokens`."""
-    return Document(_load(body))
+    return Document(_load(body, aliases))
 
 
-def _load(body: bytes) -> dict[str, Any]:
+def _load(body: bytes, aliases: Mapping[str, str]) -> dict[str, Any]:
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from error
     if not isinstance(values, dict):
         raise InvalidRequest("the body must be a JSON object")
+    if aliases and isinstance(name := values.get("model"), str) and name in aliases:
+        values["model"] = aliases[name]
     return values
 
 
@@ -112,7 +127,7 @@ def _check_messages(values: dict[str, Any]) -> None:
 
 
 def _document(
-    values: dict[str, Any], body: bytes, prompt_key: str, stripped: frozenset[str]
+    values: dict[str, Any], body: bytes, prompt_key: str | None, stripped: frozenset[str]
 ) -> Document:
     # Of a key that comes twice the last one counts, here as in vLLM, and only that one travels on.
     rest, tools = _rest(values, prompt_key, stripped), None
@@ -121,12 +136,15 @@ def _document(
         rest["tools"] = orjson.Fragment(tools)
     dumped = _dump(rest)
     if _EXPONENT in dumped:
-        values = _parse_exactly(body)
+        exactly = _parse_exactly(body)
+        values = exactly | {"model": values["model"]} if "model" in values else exactly
         return Document(values, _dump_exactly(_rest(values, prompt_key, stripped)), exact=True)
     return Document(values, dumped, tools=tools)
 
 
-def _rest(values: dict[str, Any], prompt_key: str, stripped: frozenset[str]) -> dict[str, Any]:
+def _rest(
+    values: dict[str, Any], prompt_key: str | None, stripped: frozenset[str]
+) -> dict[str, Any]:
     """Take out of `values` what must not be in them; returns what stands beside the prompt."""
     if not stripped.isdisjoint(values):
         for name in stripped & values.keys():
@@ -134,7 +152,8 @@ def _rest(values: dict[str, Any], prompt_key: str, stripped: frozenset[str]) -> 
     if values.get("model", "") is None:
         del values["model"]
     rest = values.copy()
-    rest.pop(prompt_key, None)
+    if prompt_key is not None:
+        rest.pop(prompt_key, None)
     return rest
 
 

@@ -6,10 +6,16 @@ from pathlib import Path
 
 
 class Kind(Enum):
-    """Which of the two prompt-bearing APIs a body belongs to."""
+    """Which API a body belongs to. Prompts of the first two can travel as token ids, those of the
+    others are counted only; UNREAD is any JSON object whose prompt is not looked for."""
 
     CHAT = "chat"
     COMPLETION = "completion"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    EMBEDDING = "embedding"
+    SCORE = "score"
+    UNREAD = "unread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +33,10 @@ class PoolSettings:
     Bodies up to `inline_max_bytes` are prepared on the event loop when both fast engines are in
     use for the model; above it, or with a reference engine, in worker processes: `workers` for
     bodies over `inline_max_bytes`, and one more lane of `short_workers` for smaller ones, started
-    only when a model needs it. A lane holds at most `queue_limit` waiting bodies and
-    `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed; one
-    whose peak memory grew by more than `worker_memory` since its models were loaded is replaced
+    only when a model needs it, and one of `media_workers` for those over it that seem to bear
+    pictures or sounds, started by the first of them. A lane holds at most `queue_limit` waiting
+    bodies and `queue_bytes` bytes of them. A worker that needs longer than `job_timeout` is killed;
+    one whose peak memory grew by more than `worker_memory` since its models were loaded is replaced
     when its work is done.
     `segment_cache_bytes` bounds, per process and model, the memory of text segments that were
     encoded before, for all tenants together; 0 switches it off (docs/adr/preparing-bodies.md).
@@ -38,6 +45,7 @@ class PoolSettings:
     cache_dir: Path
     workers: int = 1
     short_workers: int = 1
+    media_workers: int = 1
     inline_max_bytes: int = 16 * 1024
     queue_limit: int = 256
     queue_bytes: int = 256 * 1024 * 1024
@@ -150,6 +158,9 @@ class TokenizedPrompt:
     `ineligible` says why. `added_usage` and `added_prompt_ids`: the ids body asks for something
     that the client's does not. `exact` is False when the count is an estimate. `prefix` has a hash
     for each beginning of the prompt that is a multiple of 256 tokens long (tokenizer_pool.prefix).
+    Of several prompts in one request `prompt_tokens` is the sum and `longest` the longest one.
+    `media` are pictures and the like by kind, which `prompt_tokens` does not include; `previous` is
+    the stored response that this request goes on from.
     """
 
     model: str
@@ -163,6 +174,9 @@ class TokenizedPrompt:
     text: bytes = field(default=b"", repr=False)
     ids: bytes = field(default=b"", repr=False)
     prefix: tuple[int, ...] = field(default=(), repr=False)
+    longest: int = 0
+    media: tuple[tuple[str, int], ...] = ()
+    previous: str | None = None
 
     def body(self, *, ids: bool) -> bytes:
         """The upstream JSON document, with token ids where wanted and available, else text.

@@ -43,6 +43,11 @@ def text_body(document: Document, kind: Kind, model: str) -> bytes:
     return b"".join((_fields(document, model), _TEXT_KEY[kind], prompt, b"}"))
 
 
+def whole_body(document: Document, model: str) -> bytes:
+    """The same for a request whose prompt was not taken out of `rest`."""
+    return b"%b}" % _fields(document, model)
+
+
 def ids_body(kind: Kind, head: bytes, ids: bytes) -> bytes:
     """A request with token ids (a JSON array) for its prompt; `head` is from `ids_head`."""
     return b"".join((head, _BEFORE_IDS[kind], ids, _BEHIND_IDS[kind]))

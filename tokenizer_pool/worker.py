@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from tokenizer_pool import frames, requests
+from tokenizer_pool import frames, requests, shapes
 from tokenizer_pool.artifact import load_model
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
@@ -69,12 +69,12 @@ class Worker:
             case "prepare":
                 return self._prepare(order, payload[0])
             case "tokenize":
-                document = requests.parse_tokenize(payload[0])
+                document = requests.parse_tokenize(payload[0], order.get("aliases", {}))
                 tokens = resolve(self._models, document).tokenize(document)
                 strings = [] if tokens.strings is None else [tokens.strings]
                 return {"model": tokens.model, "count": tokens.count}, [tokens.ids, *strings]
             case "detokenize":
-                document = requests.parse_detokenize(payload[0])
+                document = requests.parse_detokenize(payload[0], order.get("aliases", {}))
                 text = resolve(self._models, document).detokenize(document.values)
                 return {}, [orjson.dumps({"prompt": text})]
             case unknown:
@@ -82,9 +82,10 @@ class Worker:
 
     def _prepare(self, order: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
         kind = Kind(order["kind"])
-        document = requests.parse(body, kind, trusted=order["trusted"])
+        aliases = order.get("aliases", {})
+        document = shapes.parse(body, kind, trusted=order["trusted"], aliases=aliases)
         model = resolve(self._models, document)
-        prompt = model.prepare(kind, document, Wanted(**order["wanted"]))
+        prompt = shapes.prepare(model, kind, document, Wanted(**order["wanted"]))
         meaning = {
             "model": prompt.model,
             "prompt_tokens": prompt.prompt_tokens,
@@ -95,6 +96,9 @@ class Worker:
             "added_usage": prompt.added_usage,
             "added_prompt_ids": prompt.added_prompt_ids,
             "prefix": prompt.prefix,
+            "longest": prompt.longest,
+            "media": prompt.media,
+            "previous": prompt.previous,
         }
         return meaning, [prompt.text, prompt.ids]
 
