@@ -70,7 +70,7 @@ async def _models(url: str, api_key: str | None) -> dict[str, dict[str, Any]]:
         async with aiohttp.ClientSession(headers=headers) as http, http.get(path) as response:
             if response.status != 200:
                 raise LoadFailed(f"{path} answered {response.status}: {await response.text()}")
-            document = await response.json()
+            document = await response.json(content_type=None)
     except (aiohttp.ClientError, ValueError) as error:
         raise LoadFailed(f"{path}: {error}") from error
     return {card["id"]: card for card in document["data"]}
