@@ -83,7 +83,7 @@ class Bench:
         self._http = http
         self._engine_port = 0
         self._channels = {"by_ids": 0, "by_text": 0}
-        self._head, self._tail = _body()
+        self._head, self._tail = chat_body()
 
     async def run(self, started: Children) -> Found:
         with pinned(core_of(gateway=False)):
@@ -105,7 +105,7 @@ class Bench:
         return Found(rounds, memory, **self._channels)
 
     async def _start(self, started: Children, name: str) -> Target:
-        port = _free_port()
+        port = free_port()
         files = self._folder / name
         files.mkdir()
         place = Place(port, f"{HOST}:{self._engine_port}", files)
@@ -181,7 +181,7 @@ def pinned(cores: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _body() -> tuple[str, str]:
+def chat_body() -> tuple[str, str]:
     """A chat of PROMPT_TOKENS tokens, cut where each request puts its own 12 digits."""
     prompts = Prompts(TOKENIZER)
     words = (CORPUS / "conversation.txt").read_text().split()
@@ -196,7 +196,7 @@ def _body() -> tuple[str, str]:
     return head, tail.removesuffix("}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """One whose next is free, too, for a peer that has a port for its metrics."""
     with socket.create_server((HOST, 0)) as probe:
         port: int = probe.getsockname()[1]
