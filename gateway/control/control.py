@@ -10,11 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-import orjson
 from redis.asyncio import Redis
 
 from gateway.config import Config
-from gateway.control import notice, reader, versions
+from gateway.control import notice, published, reader, versions
 from gateway.control.keys import applies, standing
 from gateway.control.overlay import Document, Rejection, digest, overlay
 from gateway.control.refusals import Refusals
@@ -25,8 +24,6 @@ from gateway.control.versions import Change, Moved, Version
 log = logging.getLogger("forebay.control")
 
 RETRY_INTERVAL = 0.5
-FILE_KEY = "forebay.file"
-"""Where the file configuration is published, for `forebay ctl` to validate against."""
 
 
 class Control:
@@ -100,7 +97,7 @@ class Control:
             self.noticed_by = news.name
             self._seen = ""
             self.refusals.reconnected()
-            await self._publish_file(redis)
+            await published.publish(redis, self._base)
             await self._look_everywhere(redis, news)
             while True:
                 self._set_up(up=True, why=news.name)
@@ -111,12 +108,6 @@ class Control:
                     await self._look_at(redis, changes)
         finally:
             await news.close()
-
-    async def _publish_file(self, redis: Redis) -> None:
-        file = self._base.model_dump(mode="json", exclude={"redis"})
-        for backend in file["backends"].values():
-            backend.pop("api_key")
-        await redis.set(FILE_KEY, orjson.dumps(file))
 
     async def _look_everywhere(self, redis: Redis, news: notice.Notice) -> None:
         """Find the keys that there are, and read all that mean something."""

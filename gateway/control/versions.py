@@ -46,11 +46,11 @@ local known = redis.call('HMGET', KEYS[1], 'number', 'digest')
 local number = known[1] or '0'
 if redis.sha1hex(table.concat(parts)) ~= expected_digest then return {'moved', number} end
 if expected_version ~= '' and expected_version ~= number then return {'conflict', number} end
-if known[2] == new_digest then return {'known', number} end
 for i = 10, #ARGV, 3 do
   local key, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if value == '' then redis.call('HDEL', key, name) else redis.call('HSET', key, name, value) end
 end
+if known[2] == new_digest then return {'known', number} end
 number = tostring(math.max(tonumber(number), tonumber(ARGV[9])) + 1)
 redis.call('HSET', KEYS[1], 'number', number, 'digest', new_digest, 'state', ARGV[8],
   'by', ARGV[4], 'time', ARGV[6])
