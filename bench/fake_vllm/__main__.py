@@ -56,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
     add("--max-num-queued-reqs", type=int)
     add("--no-enable-prefix-caching", action="store_true")
     add("--keep-alive", type=float, default=defaults.keep_alive, help="seconds")
+    add("--lora-modules", nargs="*", default=(), help="names of adapters")
+    add("--media-tokens", type=int, help="tokens of a picture or sound; without it, text only")
     add("--fail", type=Mode, default=Mode.NONE, choices=list(Mode))
     add(
         "--preset",
@@ -83,6 +85,8 @@ def options(args: argparse.Namespace) -> Options:
         prefix_caching=not args.no_enable_prefix_caching,
         max_num_queued_reqs=args.max_num_queued_reqs,
         keep_alive=args.keep_alive,
+        adapters=tuple(args.lora_modules),
+        media_tokens=args.media_tokens,
     )
 
 

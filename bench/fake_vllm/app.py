@@ -17,6 +17,7 @@ from bench.fake_vllm.errors import Refused, busy, json_response
 from bench.fake_vllm.exchange import Cut, Exchange
 from bench.fake_vllm.faults import Faults, Mode
 from bench.fake_vllm.metrics import exposition
+from bench.fake_vllm.more import More
 from bench.fake_vllm.options import VERSION, Options
 from bench.fake_vllm.prompts import Prompts
 from bench.fake_vllm.pump import Pump
@@ -44,9 +45,9 @@ class App:
         """Chat and completion requests that came in, refused ones included."""
         self.last: dict[str, Any] = {}
         """The body of the last one that could be parsed."""
-        self._prompts = Prompts(options.tokenizer)
+        self._prompts = Prompts(options.tokenizer, media_tokens=options.media_tokens)
         self._answers = Answers(self._prompts)
-        self._reader = Reader(options, self._prompts, self.faults)
+        self.reader = Reader(options, self._prompts, self.faults)
         # vLLM's default: one renderer.
         self._renderer = ThreadPoolExecutor(1, "renderer")
         self._pump = Pump(self.engine, asyncio.get_running_loop())
@@ -56,6 +57,7 @@ class App:
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY, middlewares=[self._edge])
         app.on_cleanup.append(self._end)
+        app.add_routes(More(self).routes())
         app.add_routes(
             [
                 web.post("/v1/chat/completions", self._chat),
@@ -87,13 +89,13 @@ class App:
             return refused.response()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = await self._received(request)
-        return await self._answer(request, await self._read(self._reader.chat, body), ChatWire)
+        body = await self.accept(request)
+        return await self.answer(request, await self._read(self.reader.chat, body), ChatWire)
 
     async def _completion(self, request: web.Request) -> web.StreamResponse:
-        body = await self._received(request)
-        ask = await self._read(self._reader.completion, body)
-        return await self._answer(request, ask, CompletionWire)
+        body = await self.accept(request)
+        ask = await self._read(self.reader.completion, body)
+        return await self.answer(request, ask, CompletionWire)
 
     async def _read(self, read: Callable[[dict[str, Any]], Ask], body: dict[str, Any]) -> Ask:
         """A long text is tokenized beside the loop, as in vLLM: the engine's steps go on."""
@@ -101,16 +103,20 @@ class App:
             return read(body)
         return await asyncio.get_running_loop().run_in_executor(self._renderer, read, body)
 
-    async def _received(self, request: web.Request) -> dict[str, Any]:
+    async def accept(self, request: web.Request) -> dict[str, Any]:
+        """A request's body, counted and kept; raises Refused."""
         self.received += 1
-        self.last = self._reader.parse(await request.read())
+        if request.content_type != "application/json":
+            raise Refused("1 validation error:\n  Unsupported Media Type", type="Bad Request")
+        self.last = self.reader.parse(await request.read())
         limit = self.options.max_num_queued_reqs
         unfinished = self.engine.running + self.engine.waiting
         if self.faults.hit(Mode.BUSY) or (limit is not None and unfinished >= limit):
             raise busy()
         return self.last
 
-    async def _answer(self, request: web.Request, ask: Ask, wire: WireMaker) -> web.StreamResponse:
+    async def answer(self, request: web.Request, ask: Ask, wire: WireMaker) -> web.StreamResponse:
+        """Let the engine answer, whole or as a stream."""
         if self.faults.hit(Mode.HANG):
             await asyncio.Event().wait()
         answers = [
@@ -171,8 +177,8 @@ class App:
         return hashes
 
     async def _tokenize(self, request: web.Request) -> web.StreamResponse:
-        body = self._reader.parse(await request.read())
-        ids = self._reader.tokenize(body)
+        body = self.reader.parse(await request.read())
+        ids = self.reader.tokenize(body)
         wants_strings = body.get("return_token_strs")
         strings = [self._prompts.tokenizer.id_to_token(token) for token in ids]
         return json_response(
@@ -185,8 +191,8 @@ class App:
         )
 
     async def _detokenize(self, request: web.Request) -> web.StreamResponse:
-        body = self._reader.parse(await request.read())
-        ids = self._reader.checked(body.get("tokens"), "tokens")
+        body = self.reader.parse(await request.read())
+        ids = self.reader.checked(body.get("tokens"), "tokens")
         return json_response({"prompt": self._prompts.decode(ids, special=True)})
 
     async def _models(self, _request: web.Request) -> web.StreamResponse:
@@ -197,10 +203,14 @@ class App:
             "owned_by": "vllm",
             "root": str(self.options.tokenizer),
             "parent": None,
-            "max_model_len": self.options.max_model_len,
             "permission": [],
         }
-        return json_response({"object": "list", "data": [card]})
+        base = {**card, "max_model_len": self.options.max_model_len}
+        adapters = [
+            card | {"id": name, "root": f"/loras/{name}", "parent": self.options.model}
+            for name in self.options.adapters
+        ]
+        return json_response({"object": "list", "data": [base, *adapters]})
 
     async def _version(self, _request: web.Request) -> web.StreamResponse:
         return json_response({"version": VERSION})

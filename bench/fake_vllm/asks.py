@@ -56,7 +56,7 @@ class Reader:
         for name, kind in TYPES.items():
             if body.get(name) is not None and not isinstance(body[name], kind):
                 raise Refused(f"`{name}` is not of type {kind.__name__}.", name)
-        if body.get("model") not in (None, "", self._options.model):
+        if body.get("model") not in (None, "", self._options.model, *self._options.adapters):
             raise unknown_model(body["model"])
         return body
 

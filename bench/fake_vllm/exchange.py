@@ -11,7 +11,7 @@ from functools import partial
 from bench.fake_vllm.answers import Answer
 from bench.fake_vllm.asks import Ask
 from bench.fake_vllm.pump import Sink
-from bench.fake_vllm.wire import DONE, Wire
+from bench.fake_vllm.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Exchange:
             return
         if self._ask.include_usage:
             events.append(self._wire.usage())
-        events.append(DONE)
+        events.append(self._wire.end)
         self._finish(b"".join(events))
 
     def _write(self, data: bytes) -> None:

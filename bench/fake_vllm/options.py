@@ -17,6 +17,8 @@ class Options:
     """`max_num_queued_reqs` bounds the unfinished requests (None: no bound), as vLLM's flag does.
 
     `model` is the served name; `keep_alive` the seconds after which an idle connection is closed.
+    `adapters` are names of LoRA adapters that are served, too. A picture or sound costs
+    `media_tokens` (None: the model takes text only).
     """
 
     model: str = "forebay-demo"
@@ -26,6 +28,8 @@ class Options:
     prefix_caching: bool = True
     max_num_queued_reqs: int | None = None
     keep_alive: float = 5.0
+    adapters: tuple[str, ...] = ()
+    media_tokens: int | None = None
 
     def __post_init__(self) -> None:
         blocks = self.engine.kv_tokens // self.engine.block_tokens

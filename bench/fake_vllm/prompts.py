@@ -15,13 +15,17 @@ from tokenizers import Tokenizer
 
 from bench.fake_vllm.errors import Refused
 
+MEDIA_PARTS = frozenset(
+    {"image_url", "input_image", "image", "input_audio", "audio_url", "video_url"}
+)
 TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
 class Prompts:
     """One tokenizer directory: `tokenizer.json`, its configuration and its chat template."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, media_tokens: int | None = None) -> None:
+        self._media = None if media_tokens is None else " water" * media_tokens
         self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         self.vocabulary: int = self.tokenizer.get_vocab_size()
         config = json.loads((directory / "tokenizer_config.json").read_text())
@@ -42,7 +46,7 @@ class Prompts:
             **self._special,
             "add_generation_prompt": body.get("add_generation_prompt", True),
             **(body.get("chat_template_kwargs") or {}),
-            "messages": [_message(message) for message in messages],
+            "messages": [_message(message, self._media) for message in messages],
             "tools": _tools(body.get("tools")),
         }
         try:
@@ -106,10 +110,10 @@ def _token(entry: Any) -> str | None:
     return None if text is None else str(text)
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Any, media: str | None) -> dict[str, Any]:
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise Refused("Each message must be an object with a role.", "messages")
-    normal = {"role": message["role"], "content": _text(message.get("content"))}
+    normal = {"role": message["role"], "content": _text(message.get("content"), media)}
     if message["role"] == "assistant":
         if calls := message.get("tool_calls"):
             normal["tool_calls"] = [_call(call) for call in calls]
@@ -122,17 +126,19 @@ def _message(message: Any) -> dict[str, Any]:
     return normal
 
 
-def _text(content: Any) -> str:
+def _text(content: Any, media: str | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
         raise Refused("A message's content must be a text or a list of parts.", "messages")
-    parts = [part if isinstance(part, str) else _part(part) for part in content]
+    parts = [part if isinstance(part, str) else _part(part, media) for part in content]
     return "\n".join(part for part in parts if part)
 
 
-def _part(part: Any) -> str:
+def _part(part: Any, media: str | None) -> str:
     kind = part.get("type") if isinstance(part, dict) else part
+    if kind in MEDIA_PARTS and media is not None:
+        return media
     if kind not in TEXT_PARTS:
         raise Refused(f"The simulated server takes text only, not {kind!r}.", "messages")
     return part.get("refusal" if kind == "refusal" else "text") or ""

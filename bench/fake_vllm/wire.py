@@ -16,7 +16,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Wire(Protocol):
-    """One answer's format: `chat` or `completion`."""
+    """One answer's format. `end` is what a stream ends with."""
+
+    end: bytes
 
     def opening(self, index: int) -> bytes:
         """What a choice begins with, before its first token."""
@@ -39,7 +41,11 @@ def event(document: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % orjson.dumps(document)
 
 
-class _Base:
+class Base:
+    """What the formats have in common. `end` closes a stream."""
+
+    end = DONE
+
     def __init__(self, model: str, ask: Ask, answers: list[Answer], prefix: str) -> None:
         self._ask = ask
         self._answers = answers
@@ -54,6 +60,9 @@ class _Base:
             "created": self._created,
             "model": self._model,
         }
+
+    def _text(self) -> str:
+        return "".join(self._answers[0].pieces)
 
     def _finish(self, index: int, position: int) -> str | None:
         answer = self._answers[index]
@@ -74,7 +83,7 @@ class _Base:
         }
 
 
-class ChatWire(_Base):
+class ChatWire(Base):
     """`/v1/chat/completions`."""
 
     def __init__(self, model: str, ask: Ask, answers: list[Answer]) -> None:
@@ -145,7 +154,7 @@ class ChatWire(_Base):
         return orjson.dumps(self._head("chat.completion") | rest)
 
 
-class CompletionWire(_Base):
+class CompletionWire(Base):
     """`/v1/completions`."""
 
     def __init__(self, model: str, ask: Ask, answers: list[Answer]) -> None:
