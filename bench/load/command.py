@@ -118,7 +118,7 @@ def send(settings: Settings, planned: list[Job]) -> Outcome:
     if not planned:
         raise LoadFailed("no request falls into that time")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run_load(settings, planned, Console(stderr=True)))
+        return runner.run(run_load(settings, planned, Console(stderr=True), interruptible=True))
 
 
 def measure(settings: Settings, planned: list[Job], objective: Objective, outputs: Outputs) -> None:

@@ -70,8 +70,10 @@ class Outcome:
     interrupted: bool = False
 
 
-async def run_load(settings: Settings, jobs: Sequence[Job], console: Console) -> Outcome:
-    """Send the jobs; SIGINT cuts the run short and what was measured is returned.
+async def run_load(
+    settings: Settings, jobs: Sequence[Job], console: Console, *, interruptible: bool = False
+) -> Outcome:
+    """Send the jobs. `interruptible`: SIGINT cuts the run short and what was measured is returned.
 
     Raises LoadFailed and InexactTokenizer before the first request of the load.
     """
@@ -92,9 +94,10 @@ async def run_load(settings: Settings, jobs: Sequence[Job], console: Console) ->
             began = monotonic() + LEAD
             for exchanger in exchangers:
                 exchanger.began = began
-            samples, effort, interrupted = await _send(
-                Turns(exchangers), requests, settings, console
-            )
+            until = _until_interrupted if interruptible else _until_over
+            sending = _Sending(Turns(exchangers), requests, settings, console)
+            interrupted = await until(sending.run())
+    samples, effort = sending.samples, sending.stopwatch.effort()
     left_out = len(jobs) - len(fitting)
     return Outcome(samples, effort, served, overhead, left_out, interrupted)
 
@@ -116,30 +119,37 @@ async def _exchangers(settings: Settings, model: str) -> AsyncIterator[list[Exch
             await client.close()
 
 
-async def _send(
-    sender: Sender, requests: list[Request], settings: Settings, console: Console
-) -> tuple[list[Sample], Effort, bool]:
-    """The samples, what they cost, and whether SIGINT came before the end."""
-    samples: list[Sample] = []
-    with Live(console, len(requests)) as live:
+class _Sending:
+    """The requests under way; `samples` grow while `run` goes on."""
 
-        def collect(sample: Sample) -> None:
-            samples.append(sample)
-            live.add(sample)
+    def __init__(
+        self, sender: Sender, requests: list[Request], settings: Settings, console: Console
+    ) -> None:
+        self.samples: list[Sample] = []
+        self.stopwatch = Stopwatch()
+        self._sender = sender
+        self._requests = requests
+        self._settings = settings
+        self._console = console
 
-        stopwatch = Stopwatch()
-        if settings.concurrency is None:
-            interrupted = await _until_interrupted(open_loop(sender, requests, collect))
-        else:
-            loop = closed_loop(
-                sender,
-                requests,
-                collect,
-                concurrency=settings.concurrency,
-                duration=settings.duration,
-            )
-            interrupted = await _until_interrupted(loop)
-        return samples, stopwatch.effort(), interrupted
+    async def run(self) -> None:
+        with Live(self._console, len(self._requests)) as live:
+
+            def collect(sample: Sample) -> None:
+                self.samples.append(sample)
+                live.add(sample)
+
+            concurrency = self._settings.concurrency
+            if concurrency is None:
+                await open_loop(self._sender, self._requests, collect)
+            else:
+                await closed_loop(
+                    self._sender,
+                    self._requests,
+                    collect,
+                    concurrency=concurrency,
+                    duration=self._settings.duration,
+                )
 
 
 @contextmanager
@@ -151,6 +161,11 @@ def _without_old_garbage() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+async def _until_over(sending: Coroutine[Any, Any, None]) -> bool:
+    await sending
+    return False
 
 
 async def _until_interrupted(sending: Coroutine[Any, Any, None]) -> bool:
