@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from backends.discovery.reconcile import Reconciler
 from backends.fleet import Fleet
 from backends.types import BackendStatus, Load
 from gateway.catalogue import Catalogue, Tokenizers
 from gateway.config import Config
 from gateway.control import Control
+from gateway.discovery import discover
 from gateway.driver import Driver
 from gateway.metrics import Metrics, StateCollector
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
@@ -63,6 +65,14 @@ class Brain:
             published=surroundings.published,
             spawn=tasks.spawn,
         )
+        self._config = config
+        self._reconciler = Reconciler(
+            self.fleet,
+            tasks.spawn,
+            within=config.drain_grace,
+            on_removed=self.catalogue.removed,
+            fixed=tuple(config.backends),
+        )
         self.control = Control(config, self._accepted, self._rejected)
         self.status = Status(
             catalogue=self.catalogue,
@@ -82,6 +92,7 @@ class Brain:
     async def start(self) -> None:
         """Let the fleet get ready, and follow the operators' keys."""
         await self.fleet.start()
+        discover(self._config.discovery, self._reconciler, tuple(self._config.classes))
         self._tasks.spawn("control", self.control.follow())
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from gateway import __version__
 from gateway.commands.plan import plan
+from gateway.commands.up import up
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
 from gateway.log import configure
@@ -78,6 +79,7 @@ def serve(
 
 
 app.command()(plan)
+app.command()(up)
 
 
 def main() -> None:

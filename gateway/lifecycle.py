@@ -8,10 +8,13 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable
 
 from gateway.app import App
+from gateway.brain import Brain
 from gateway.config import Config
 from gateway.node.node import Node
+from gateway.tasks import Tasks
 
 log = logging.getLogger("forebay.lifecycle")
 
@@ -20,7 +23,11 @@ class StartupError(Exception):
     """The gateway cannot start; the message says what to change."""
 
 
-async def serve_until_stopped(config: Config) -> None:
+Beside = Callable[[Brain, Tasks], None]
+"""Begins what runs beside a gateway, with its brain, and with tasks that end when it does."""
+
+
+async def serve_until_stopped(config: Config, beside: Beside | None = None) -> None:
     """Run one gateway. Raises StartupError when it cannot even listen."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -40,6 +47,8 @@ async def serve_until_stopped(config: Config) -> None:
                 "stop what uses the port, or choose another with --port"
             ) from error
         log.info("listening on http://%s:%d", config.host, port)
+        if beside is not None:
+            beside(app.brain, app.tasks)
         await stop.wait()
         log.info(
             "draining: streams may finish for %.0f s; signal again to stop now", config.drain_grace
