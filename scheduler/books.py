@@ -83,7 +83,7 @@ class Books:
         self.flights[ticket.id] = flight
         member.open(flight)
         if member.full:
-            self.fleet.vacant -= 1
+            self.fleet.filled(member)
         pool.served.add(ticket.prompt_tokens, now)
         pool.last_served = now
         self.pools.count(flight, 1)
@@ -106,7 +106,7 @@ class Books:
         self.pools.count(flight, -1)
         member.close(flight, now)
         if was_full and not member.full:
-            self.fleet.vacant += 1
+            self.fleet.emptied(member)
         if member.removed:
             self.fleet.release(member)
         if was_full or flight.service_class != self.pools.smallest.name:

@@ -81,13 +81,15 @@ class Scheduler:
         turn, books = Turn(event, now), self._books
         if now >= self._announced:
             # Whatever is due was announced for this time or an earlier one.
+            self._announced = inf
             self._pass_time(turn)
         self._apply[type(event)](event, turn)
         if books.waiting:
             self._dispatcher.pump(turn)
             if turn.newcomer is not None:
                 self._refuse_newcomer(turn.newcomer, turn)
-        self._announce(turn)
+        if books.waiting or books.recovering:
+            self._announce(turn)
         return turn.commands
 
     def next_wakeup(self) -> float | None:
@@ -122,11 +124,10 @@ class Scheduler:
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
         books, announced = self._books, self._announced
-        if announced <= turn.now:
-            announced = self._announced = inf
-        if not books.recovering and (
-            not books.waiting
-            or (books.expiry.none_before(announced) and self._dispatcher.retry_at >= announced)
+        if (
+            books.expiry.none_before(announced)
+            and not books.recovering
+            and self._dispatcher.retry_at >= announced
         ):
             return
         wakeup = self._next_due()

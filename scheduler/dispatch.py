@@ -141,7 +141,7 @@ class Dispatcher:
 
     def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
         claimed = self._claimed
-        found = [m for m in members if len(m.flights) < m.limit.effective and m is not claimed]
+        found = [m for m in members if m.vacant and m is not claimed]
         if pool.smallest:
             return found
         return [m for m in found if self._books.pools.has_slot(m, pool)]

@@ -9,6 +9,8 @@ from math import exp
 _MEMORY = 60.0
 # First tokens that come within this time came out of one engine step: one sample.
 _SAME_STEP = 0.002
+# Amounts that come within this time are of one age.
+_GRAIN = 0.01
 # How much faster than its seed an engine is believed to be; a cached prompt can look infinite.
 _MAX_SPEEDUP = 100.0
 # How many samples of a prompt this long the seed is worth.
@@ -72,7 +74,7 @@ class Meter:
         self._at: float | None = None
 
     def add(self, amount: float, now: float) -> None:
-        if now != self._at:
+        if self._at is None or now - self._at > _GRAIN:
             self._age(now)
         self._amount += amount
 

@@ -7,7 +7,7 @@ from the log alone.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.model import Backend, Settings, Ticket
 
@@ -143,9 +143,11 @@ class Reason(Enum):
     DRAINING = "draining"
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """Send the ticket to the backend; the slot is taken until Finished, Failed or Abandoned."""
+class Dispatch(NamedTuple):
+    """Send the ticket to the backend; the slot is taken until Finished, Failed or Abandoned.
+
+    A tuple, because each request needs one: a frozen dataclass takes four times as long to make.
+    """
 
     ticket_id: str
     backend: str

@@ -57,7 +57,19 @@ class Fleet:
 
     def recount(self) -> None:
         """Count the vacant backends after a limit, or a backend, has changed."""
-        self.vacant = sum(not member.full for member in self)
+        for member in self:
+            member.vacant = not member.full
+        self.vacant = sum(member.vacant for member in self)
+
+    def filled(self, member: Member) -> None:
+        """A backend's last free slot was taken."""
+        member.vacant = False
+        self.vacant -= 1
+
+    def emptied(self, member: Member) -> None:
+        """A backend that was full has a free slot."""
+        member.vacant = True
+        self.vacant += 1
 
     def known(self, model: str) -> bool:
         """Whether any backend, in whatever state, serves the model or has yet to say so."""

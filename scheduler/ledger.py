@@ -59,6 +59,7 @@ class Member:
         "near_backlog",
         "prefill_backlog",
         "removed",
+        "vacant",
     )
 
     def __init__(self, backend: Backend, limits: BurstSpec) -> None:
@@ -72,6 +73,7 @@ class Member:
         self.limit = AdaptiveLimit(limits, backend.limit)
         self.load: Load | None = None
         self.removed = False
+        self.vacant = True
         self._prefilling: dict[str, int] = {}
         self._busy_since = 0.0
         self._free_at = 0.0
@@ -111,19 +113,19 @@ class Member:
         return max(self._free_at - now, _DOUBT * cost.seconds(self.prefill_backlog))
 
     def open(self, flight: Flight) -> None:
-        ticket_id, name = flight.ticket.id, flight.service_class
-        now = flight.dispatched
+        ticket_id, name, tokens = flight.ticket.id, flight.service_class, flight.tokens
+        now, cost, chunk = flight.dispatched, self.cost, self.backend.long_chunk
         if self._prefilling:
-            begins = max(self._free_at, now + _DOUBT * self.cost.seconds(self.prefill_backlog))
-            self._free_at = begins + flight.tokens * self.cost.per_token
+            begins = max(self._free_at, now + _DOUBT * cost.seconds(self.prefill_backlog))
+            self._free_at = begins + tokens * cost.per_token
         else:
             self._busy_since = now
-            self._free_at = now + self.cost.seconds(flight.tokens)
+            self._free_at = now + cost.base + tokens * cost.per_token
         self.flights[ticket_id] = flight
         self.by_class[name] = self.by_class.get(name, 0) + 1
-        self._prefilling[ticket_id] = flight.tokens
-        self.prefill_backlog += flight.tokens
-        self.near_backlog += _near(flight.tokens, self.backend.long_chunk)
+        self._prefilling[ticket_id] = tokens
+        self.prefill_backlog += tokens
+        self.near_backlog += _near(tokens, chunk) if chunk else tokens
         self.blocking += flight.blocking
 
     def first_token(self, flight: Flight, now: float) -> None:
@@ -145,10 +147,7 @@ class Member:
             self._free_at -= flight.tokens * self.cost.per_token
             self._prefilled(flight)
         del self.flights[flight.ticket.id]
-        name = flight.service_class
-        self.by_class[name] -= 1
-        if not self.by_class[name]:
-            del self.by_class[name]
+        self.by_class[flight.service_class] -= 1
 
     def _heads(self, flight: Flight) -> bool:
         return next(iter(self._prefilling)) == flight.ticket.id
@@ -156,14 +155,16 @@ class Member:
     def _behind_head(self, flight: Flight, now: float) -> None:
         """The backend is through with its first prompt and begins with the next."""
         self._prefilled(flight)
-        self._busy_since = now
-        self._free_at = now + self.cost.seconds(self.prefill_backlog)
+        self._busy_since = self._free_at = now
+        if self._prefilling:
+            self._free_at += self.cost.seconds(self.prefill_backlog)
 
     def _prefilled(self, flight: Flight) -> None:
+        tokens, chunk = flight.tokens, self.backend.long_chunk
         flight.prefilling = False
         del self._prefilling[flight.ticket.id]
-        self.prefill_backlog -= flight.tokens
-        self.near_backlog -= _near(flight.tokens, self.backend.long_chunk)
+        self.prefill_backlog -= tokens
+        self.near_backlog -= _near(tokens, chunk) if chunk else tokens
         self.blocking -= flight.blocking
 
 

@@ -33,24 +33,24 @@ class Queued(NamedTuple):
 class FairClock:
     """Virtual time of one class: how many tokens of service, over its weight, each tenant had."""
 
-    __slots__ = ("_finish", "_weights", "virtual")
+    __slots__ = ("_weights", "finish", "virtual")
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self.virtual = 0.0
         self._weights = weights
-        self._finish: dict[str, float] = {}
+        self.finish: dict[str, float] = {}
 
     def tag(self, tenant: str, since: float) -> float:
         """The tenant's start tag, for a tenant that has been waiting since virtual `since`."""
-        return max(since, self._finish.get(tenant, 0.0))
+        return max(since, self.finish.get(tenant, 0.0))
 
     def charge(self, tenant: str, tag: float, tokens: int) -> None:
         """The tenant was served `tokens` at start tag `tag`."""
         self.virtual = max(self.virtual, tag)
-        self._finish[tenant] = tag + max(tokens, 1) / self._weights.get(tenant, 1.0)
-        if len(self._finish) > _REMEMBERED:
+        self.finish[tenant] = tag + max(tokens, 1) / self._weights.get(tenant, 1.0)
+        if len(self.finish) > _REMEMBERED:
             # A finish tag behind virtual time says nothing any more: forget it.
-            self._finish = {t: f for t, f in self._finish.items() if f > self.virtual}
+            self.finish = {t: f for t, f in self.finish.items() if f > self.virtual}
 
 
 class Lane:
@@ -82,18 +82,19 @@ class Lane:
 
     def head(self) -> tuple[float, str] | None:
         """The fair tag and the id of the ticket whose turn it is, or None when empty."""
-        while self._turns:
-            tag, tenant = self._turns[0]
-            first = self._tenants[tenant].first()
-            if first is None:
-                heappop(self._turns)
-                del self._tenants[tenant]
-                continue
-            current = self._clock.tag(tenant, tag)
+        turns, finished = self._turns, self._clock.finish
+        while turns:
+            tag, tenant = turns[0]
+            # Served since its turn was noted, here or in another lane: it stands further back.
+            current = finished.get(tenant, 0.0)
             if current > tag:
-                heapreplace(self._turns, (current, tenant))
+                heapreplace(turns, (current, tenant))
                 continue
-            return tag, first[1]
+            first = self._tenants[tenant].first()
+            if first is not None:
+                return tag, first[1]
+            heappop(turns)
+            del self._tenants[tenant]
         return None
 
 
@@ -182,16 +183,13 @@ class ClassQueue:
         return self._turns
 
     def _take_turns(self) -> Sequence[Head]:
-        heads = []
-        emptied = []
-        for key, lane in self._lanes.items():
+        entries, heads = self.entries, []
+        for key, lane in tuple(self._lanes.items()):
             head = lane.head()
             if head is None:
-                emptied.append(key)
+                del self._lanes[key]
             else:
-                heads.append(Head(head[0], self.entries[head[1]], lane))
-        for key in emptied:
-            del self._lanes[key]
+                heads.append(Head(head[0], entries[head[1]], lane))
         if len(heads) > 1:
             heads.sort(key=lambda head: (head.tag, head.queued.ticket.id))
         return heads
