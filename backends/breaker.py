@@ -26,11 +26,11 @@ class Breaker:
         self._half = -1
         self._now = self._before = (0, 0)
 
-    def succeeded(self, now: float) -> None:
-        """The backend answered."""
+    def succeeded(self, now: float, times: int = 1) -> None:
+        """The backend answered, so many times."""
         self._turn(now)
         good, bad = self._now
-        self._now = (good + 1, bad)
+        self._now = (good + times, bad)
 
     def failed(self, now: float) -> bool:
         """The backend failed; True when it is too much."""

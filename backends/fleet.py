@@ -141,11 +141,11 @@ class Fleet:
             for name, warmer in warmers.items()
         }
 
-    def answered(self, name: str, status: int) -> None:
-        """A request was answered by a backend, here or in a relay process. Nothing for one that is
-        gone."""
+    def answered(self, name: str, status: int, times: int = 1) -> None:
+        """Requests were answered by a backend, here or in a relay process, which may tell of many
+        successes at once. Nothing for a backend that is gone."""
         if name in self._members:
-            self._members[name].life.answered(status)
+            self._members[name].life.answered(status, times)
 
     def report_failure(self, name: str, error: BackendError) -> None:
         """Tell of an error that a request met, here or in a relay process.

@@ -97,12 +97,12 @@ class Lifecycle:
         else:
             self._failed(error.message)
 
-    def answered(self, status: int) -> None:
-        """A request of traffic was answered with this status."""
+    def answered(self, status: int, times: int) -> None:
+        """Requests of traffic were answered with this status, so many. Failures come one by one."""
         if status in FAILED_STATUSES:
             self._failed(f"answered {status}")
         else:
-            self._breaker.succeeded(monotonic())
+            self._breaker.succeeded(monotonic(), times)
 
     def respecify(self, spec: BackendSpec) -> None:
         """Put in force what the operator says of the same server: its classes, limit, weight."""

@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ import uvloop
 
 from backends.client import Client, ClientLimits
 from backends.errors import BackendError
+from backends.lifecycle import FAILED_STATUSES
 from backends.types import BackendSpec
 from backends.upstreams import Upstreams
 from gateway.config import Config
@@ -49,6 +51,7 @@ class RelayProcess:
         self._tasks = tasks
         self._send = send
         self._specs: dict[str, BackendSpec] = {}
+        self._successes: Counter[str] = Counter()
         self._directory = Directory(config.backends)
         self._brain = RemoteBrain(send)
         self._pool = TokenizerPool(pool_settings(config), tasks.spawn)
@@ -57,7 +60,7 @@ class RelayProcess:
         self._upstreams = Upstreams(
             ClientLimits(),
             tasks.spawn,
-            on_answer=lambda name, status: send("answered", name, status),
+            on_answer=self._answered,
             on_failure=self._brain.report_failure,
         )
         self.front = Front(
@@ -153,8 +156,15 @@ class RelayProcess:
     def _begin(self, what: str, work: Any) -> None:
         self._tasks.spawn(f"relay-{what}", work)
 
+    def _answered(self, name: str, status: int) -> None:
+        """Failures are told at once; a message for each success would cost more than it tells."""
+        if status in FAILED_STATUSES:
+            self._send("answered", name, status)
+        else:
+            self._successes[name] += 1
+
     async def _tell_traffic(self) -> None:
-        """Tell what is open to each backend, when it has changed since the last time."""
+        """Tell what is open to each backend when that has changed, and what was answered."""
         told: dict[str, tuple[int, float, float]] = {}
         while True:
             await asyncio.sleep(TRAFFIC_INTERVAL)
@@ -163,6 +173,9 @@ class RelayProcess:
             told = now
             if changed:
                 self._send("traffic", changed)
+            for name, times in self._successes.items():
+                self._send("answered", name, 200, times)
+            self._successes.clear()
 
 
 def _traffic(client: Client) -> tuple[int, float, float]:

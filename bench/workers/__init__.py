@@ -1,0 +1,1 @@
+"""What a second relay process brings: `python -m bench workers`."""
