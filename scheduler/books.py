@@ -38,6 +38,8 @@ class Books:
         self.expiry = LazyHeap()
         self.recovering: dict[str, AdaptiveLimit] = {}
         """Limits that are not whole, by the name of their pool or backend."""
+        self.stirred = False
+        """Whether, since tickets were dispatched last, one more may have become able to go."""
         self.draining = False
 
     def arrived(self, ticket: Ticket, pool: Pool, now: float) -> Queued:
@@ -59,6 +61,7 @@ class Books:
             pool.wake()
         self.waiting[queued.ticket.id] = pool
         self.expiry.push(queued.ticket.id, queued.expires)
+        self.stirred = True
 
     def dequeue(self, ticket_id: str) -> Queued:
         """Take a ticket out of the queue that will not be served."""
@@ -122,12 +125,14 @@ class Books:
 
     def wake_pools(self) -> None:
         """A backend may have room that it had not: every class is asked again."""
+        self.stirred = True
         for pool in self.pools.ordered:
             pool.asleep_until, pool.needs_slot = -inf, False
 
     def _prefilled(self, flight: Flight) -> None:
         """A prefill is over: that matters to who waits for a backend to get through its own."""
-        if self.waiting and (flight.blocking or flight.member.idle):
+        if self.waiting and self.fleet.vacant and (flight.blocking or flight.member.idle):
+            self.stirred = True
             for pool in self.pools.ordered:
                 if not pool.needs_slot:
                     pool.asleep_until = -inf

@@ -81,16 +81,23 @@ class Scheduler:
         turn, books = Turn(event, now), self._books
         if now >= self._announced:
             # Whatever is due was announced for this time or an earlier one.
-            self._announced = inf
+            self._announced, books.stirred = inf, True
             self._pass_time(turn)
         self._apply[type(event)](event, turn)
+        if books.stirred:
+            books.stirred = False
+            self._settle(turn)
+        return turn.commands
+
+    def _settle(self, turn: Turn) -> None:
+        """Something changed: dispatch whatever may go now, and ask for the next wake-up."""
+        books = self._books
         if books.waiting:
             self._dispatcher.pump(turn)
             if turn.newcomer is not None:
                 self._refuse_newcomer(turn.newcomer, turn)
         if books.waiting or books.recovering:
             self._announce(turn)
-        return turn.commands
 
     def next_wakeup(self) -> float | None:
         """The next time at which something happens without an event, or None."""
@@ -236,6 +243,7 @@ class Scheduler:
             turn.tell(Decided(name, why, before, limit.effective, turn.cause))
         if limit.next_step is not None:
             self._books.recovering[name] = limit
+            self._books.stirred = True
 
     def _on_load_seen(self, event: LoadSeen, turn: Turn) -> None:
         member = self._books.fleet.get(event.backend)
@@ -289,7 +297,7 @@ class Scheduler:
 
     def _on_woke(self, event: Woke, turn: Turn) -> None:
         # A timer may fire a little early: whatever was announced has to be asked for again.
-        self._announced = inf
+        self._announced, self._books.stirred = inf, True
 
     def _on_nothing(self, event: Event, turn: Turn) -> None:
         """The event changes nothing by itself; time passed all the same."""

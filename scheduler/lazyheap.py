@@ -22,10 +22,13 @@ class LazyHeap:
     def __len__(self) -> int:
         return len(self._live)
 
-    def push(self, item: str, key: float) -> None:
-        self._serial += 1
-        self._live[item] = self._serial
-        heappush(self._heap, (key, self._serial, item))
+    def push(self, item: str, key: float) -> bool:
+        """Add an id; False if it is certainly not the first one now."""
+        heap, live, serial = self._heap, self._live, self._serial + 1
+        self._serial = live[item] = serial
+        heappush(heap, (key, serial, item))
+        top = heap[0]
+        return top[1] == serial or live.get(top[2]) != top[1]
 
     def discard(self, item: str) -> None:
         live = self._live

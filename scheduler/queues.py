@@ -71,11 +71,7 @@ class Lane:
         if heap is None:
             heap = self._tenants[tenant] = LazyHeap()
             heappush(self._turns, (self._clock.tag(tenant, self._clock.virtual), tenant))
-            heap.push(queued.ticket.id, queued.rank)
-            return True
-        before = heap.first()
-        heap.push(queued.ticket.id, queued.rank)
-        return before is None or queued.rank < before[0]
+        return heap.push(queued.ticket.id, queued.rank)
 
     def discard(self, ticket: Ticket) -> None:
         self._tenants[ticket.tenant].discard(ticket.id)
