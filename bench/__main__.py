@@ -2,6 +2,7 @@
 
 import typer
 
+from bench.calibrate.command import calibrate
 from bench.compare.command import compare_command
 from bench.decisions import decisions
 from bench.load.command import load
@@ -27,6 +28,7 @@ app.command()(simulate)
 app.command()(decisions)
 app.command()(ttft)
 app.command()(overhead)
+app.command()(calibrate)
 app.command()(workers)
 app.command("compare")(compare_command)
 
