@@ -19,6 +19,8 @@ from backends.patience import Patience
 from backends.stream import Stream
 from backends.types import BackendSpec, Timeouts
 
+JSON = "application/json"
+
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
@@ -57,7 +59,7 @@ class Client:
         self._host = url.hostname
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._ssl = ssl.create_default_context() if url.scheme == "https" else None
-        fixed = [("host", url.netloc.rpartition("@")[2]), ("content-type", "application/json")]
+        fixed = [("host", url.netloc.rpartition("@")[2])]
         if spec.api_key is not None:
             fixed.append(("authorization", f"Bearer {spec.api_key}"))
         self._fixed_headers = _lines(fixed)
@@ -102,17 +104,19 @@ class Client:
         timeouts: Timeouts,
         headers: Sequence[tuple[str, str]] = (),
         method: str = "POST",
+        content_type: str = JSON,
     ) -> Stream:
         """Send a request; return when the head and the first byte (or the end) of the body came.
 
         So a caller that got a BackendError from here may still try elsewhere: the client has seen
-        nothing. `headers` are added to host, content-type (JSON) and content-length, and must not
-        repeat them; an authorization gives way to the backend's own key. No HEAD.
+        nothing. `headers` are added to host, content-type and content-length, and must not repeat
+        them; an authorization gives way to the backend's own key. No HEAD.
 
         Raises BackendError, and ValueError for a line break in the path or a header. Cancelled in
         any phase, it closes the connection.
         """
-        head = self._head(f"{method} {path} HTTP/1.1", len(body), headers)
+        start = f"{method} {path} HTTP/1.1"
+        head = self._head(start, len(body), headers, content_type=content_type)
         self._used_at = asyncio.get_running_loop().time()
         idle = self._take_idle()
         if idle is not None:
@@ -252,13 +256,16 @@ class Client:
         self.connects += 1
         return connection
 
-    def _head(self, start: str, length: int, extra: Sequence[tuple[str, str]]) -> bytes:
+    def _head(
+        self, start: str, length: int, extra: Sequence[tuple[str, str]], *, content_type: str
+    ) -> bytes:
         if self.spec.api_key is not None:
             extra = [pair for pair in extra if pair[0].lower() != "authorization"]
         own = _lines(extra) if extra else ""
-        if "\r" in start or "\n" in start:
-            raise ValueError("a line break in the path")
-        head = f"{start}\r\n{self._fixed_headers}content-length: {length}\r\n{own}\r\n"
+        framing = f"content-type: {content_type}\r\ncontent-length: {length}\r\n"
+        if "\r" in start or "\n" in start or framing.count("\r") + framing.count("\n") != 4:
+            raise ValueError("a line break in the path or the content type")
+        head = f"{start}\r\n{self._fixed_headers}{framing}{own}\r\n"
         return head.encode("latin-1")
 
 

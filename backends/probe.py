@@ -18,6 +18,7 @@ from backends.types import BackendSpec, ServedModel
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 BUSY = frozenset((429, 503))
 """vLLM's own queue limit answers 503: it is alive, and asked too much at the moment."""
 
@@ -126,9 +127,10 @@ class Probe:
         return await self.ask(path, one_token_request(path, model, "Hello"), within=within)
 
     async def generate_path(self, model: str) -> str:
-        """The endpoint that gives a token: chat, or completions for a model without a template."""
+        """The endpoint that makes the engine run: chat, completions for a model without a template,
+        or embeddings for one that does not generate."""
         seen = []
-        for path in (CHAT, COMPLETIONS):
+        for path in (CHAT, COMPLETIONS, EMBEDDINGS):
             answer = await self.one_token(path, model)
             if answer.ok:
                 return path
@@ -162,7 +164,12 @@ class Probe:
 
 
 def one_token_request(path: str, model: str, text: str) -> dict[str, Any]:
-    """The body of the smallest request that makes the engine prefill `text` and decode once."""
+    """The body of the smallest request that makes the engine prefill `text` and decode once.
+
+    An embedding is made without decoding.
+    """
+    if path == EMBEDDINGS:
+        return {"model": model, "input": text}
     prompt: dict[str, Any] = (
         {"messages": [{"role": "user", "content": text}]} if path == CHAT else {"prompt": text}
     )

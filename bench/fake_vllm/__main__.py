@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep-alive", type=float, default=defaults.keep_alive, help="seconds")
     add("--lora-modules", nargs="*", default=(), help="names of adapters")
     add("--media-tokens", type=int, help="tokens of a picture or sound; without it, text only")
+    add("--runner", default="generate", choices=("generate", "pooling"))
     add("--fail", type=Mode, default=Mode.NONE, choices=list(Mode))
     add(
         "--preset",
@@ -87,6 +88,7 @@ def options(args: argparse.Namespace) -> Options:
         keep_alive=args.keep_alive,
         adapters=tuple(args.lora_modules),
         media_tokens=args.media_tokens,
+        pooling=args.runner == "pooling",
     )
 
 

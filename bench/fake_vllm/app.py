@@ -58,10 +58,15 @@ class App:
         app = web.Application(client_max_size=MAX_BODY, middlewares=[self._edge])
         app.on_cleanup.append(self._end)
         app.add_routes(More(self).routes())
+        if not self.options.pooling:
+            app.add_routes(
+                [
+                    web.post("/v1/chat/completions", self._chat),
+                    web.post("/v1/completions", self._completion),
+                ]
+            )
         app.add_routes(
             [
-                web.post("/v1/chat/completions", self._chat),
-                web.post("/v1/completions", self._completion),
                 web.post("/tokenize", self._tokenize),
                 web.post("/detokenize", self._detokenize),
                 web.get("/v1/models", self._models),

@@ -18,7 +18,7 @@ class Options:
 
     `model` is the served name; `keep_alive` the seconds after which an idle connection is closed.
     `adapters` are names of LoRA adapters that are served, too. A picture or sound costs
-    `media_tokens` (None: the model takes text only).
+    `media_tokens` (None: the model takes text only). `pooling`: the model does not generate.
     """
 
     model: str = "forebay-demo"
@@ -30,6 +30,7 @@ class Options:
     keep_alive: float = 5.0
     adapters: tuple[str, ...] = ()
     media_tokens: int | None = None
+    pooling: bool = False
 
     def __post_init__(self) -> None:
         blocks = self.engine.kv_tokens // self.engine.block_tokens

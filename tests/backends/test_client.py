@@ -95,6 +95,15 @@ async def test_the_request_on_the_wire() -> None:
         )
 
 
+async def test_a_body_may_be_of_another_type_but_bring_no_header_of_its_own() -> None:
+    async with client_of(answering(sized(b"x"))) as (client, served):
+        form = 'multipart/form-data; boundary="x"'
+        await body_of(await client.open("/p", b"", timeouts=PATIENT, content_type=form))
+        assert f"\r\ncontent-type: {form}\r\n".encode() in served.peers[0].requests[0]
+        with pytest.raises(ValueError, match="line break"):
+            await client.open("/p", b"", timeouts=PATIENT, content_type="a\r\nhost: b")
+
+
 @pytest.mark.parametrize(("key", "sent"), [("ours", b"Bearer ours"), (None, b"Bearer theirs")])
 async def test_a_backend_s_own_key_replaces_the_client_s(key: str | None, sent: bytes) -> None:
     async with serving(answering(sized(b"x"))) as served:
