@@ -21,6 +21,9 @@ from gateway.metrics import Metrics, StateCollector
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
 from gateway.status import Status
 from gateway.tasks import Tasks
+from gateway.ui.admin import Admin
+from gateway.ui.document import Sources
+from gateway.ui.news import News
 from scheduler.events import Decided, LoadSeen, SettingsChanged
 from tokenizer_pool.types import PoolReport
 
@@ -83,6 +86,16 @@ class Brain:
             draining=surroundings.draining,
             started=time.time(),
         )
+        self._news = News()
+        sources = Sources(
+            catalogue=self.catalogue,
+            control=self.control,
+            fleet=self.fleet,
+            snapshot=self.driver.snapshot,
+            rows=metrics.rows,
+            draining=surroundings.draining,
+        )
+        self.admin = Admin(config, sources, self._news)
         metrics.registry.register(
             StateCollector(
                 self.driver.snapshot, self.fleet, surroundings.report, lambda: self.control.up
@@ -90,21 +103,25 @@ class Brain:
         )
 
     async def start(self) -> None:
-        """Let the fleet get ready, and follow the operators' keys."""
+        """Let the fleet get ready, and follow the operators' keys. Raises AdminTaken."""
+        await self.admin.start(self._tasks.spawn)
         await self.fleet.start()
         discover(self._config.discovery, self._reconciler, tuple(self._config.classes))
         self._tasks.spawn("control", self.control.follow())
 
     async def stop(self) -> None:
+        await self.admin.stop()
         await self.fleet.stop()
 
     def distrust(self, backend: str, model: str, reason: str) -> None:
+        self._news.distrusted(backend, model, reason)
         self.catalogue.distrust(backend, model, reason)
 
     # how the parts tell each other
 
     def _status_changed(self, status: BackendStatus) -> None:
         log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
+        self._news.backend(status)
         self.catalogue.status_changed(status)
 
     def _load_seen(self, load: Load) -> None:
@@ -114,6 +131,7 @@ class Brain:
 
     def _decided(self, decision: Decided) -> None:
         self._metrics.decided(decision)
+        self._news.decided(decision)
         decisions.info(
             "pool %s: limit %d → %d, %s (%s)",
             *(decision.pool, decision.before, decision.after, decision.what, decision.cause),
@@ -121,9 +139,11 @@ class Brain:
 
     def _accepted(self, config: Config) -> None:
         self._metrics.settings_accepted.inc()
+        self._news.accepted()
         self.driver.apply(SettingsChanged(scheduler_settings(config)))
         self.catalogue.reconfigure(config)
 
     def _rejected(self, reasons: dict[str, str]) -> None:
+        self._news.rejected(reasons)
         if reasons:
             self._metrics.settings_rejected.inc()

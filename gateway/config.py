@@ -17,6 +17,7 @@ from gateway.peak import PeakConfig
 from gateway.replicas.config import ReplicasConfig
 from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
+from gateway.ui.config import AdminConfig
 from scheduler.model import Placement
 
 
@@ -147,6 +148,7 @@ class Config(Schema):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    admin: AdminConfig = AdminConfig()
     backends: Mapping[Name, BackendConfig] = {}
     discovery: Mapping[Name, DiscoveryConfig] = {}
     classes: Mapping[Name, ClassConfig] = Field(default_factory=_default_classes)

@@ -15,6 +15,7 @@ from gateway.brain import Brain
 from gateway.config import Config
 from gateway.node.node import Node
 from gateway.tasks import Tasks
+from gateway.ui.listener import AdminTaken
 
 log = logging.getLogger("forebay.lifecycle")
 
@@ -41,6 +42,8 @@ async def serve_until_stopped(config: Config, beside: Beside | None = None) -> N
     try:
         try:
             port = await app.start()
+        except AdminTaken as error:
+            raise StartupError(str(error)) from error
         except OSError as error:
             raise StartupError(
                 f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); "

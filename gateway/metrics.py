@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from backends.fleet import Fleet
 from backends.types import State
 from gateway.record import RequestRecord
-from gateway.series import Counter, Histogram, Series, moved
+from gateway.series import Counter, Exported, Histogram, Series, moved
 from scheduler.events import Decided
 from scheduler.snapshot import Snapshot
 from tokenizer_pool.types import PoolReport
@@ -92,6 +92,10 @@ class Metrics:
     def names(self) -> list[str]:
         """Of the metrics that are counted here, not read at scrape time."""
         return list(self._series)
+
+    def rows(self, name: str) -> Exported:
+        """One of them as it stands: label values and numbers, as `series` has them."""
+        return self._series[name].rows()
 
     def observe(self, record: RequestRecord) -> None:
         """Count one ended request."""

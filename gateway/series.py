@@ -34,6 +34,10 @@ class Series:
         if not labels:
             self._rows[()] = self._empty.copy()
 
+    def rows(self) -> Exported:
+        """What is counted now: the rows themselves, to be read at once."""
+        return list(self._rows.items())
+
     def export(self) -> Exported:
         """What was counted since the last export; from now on it is not counted here any more."""
         moved = [(labels, row) for labels, row in self._rows.items() if any(row)]
