@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import logging
 import re
-import uuid
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
@@ -38,6 +38,7 @@ from tokenizer_pool.types import Kind, TokenizedPrompt
 log = logging.getLogger("forebay.request")
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_FORWARDED = [(name, name.encode()) for name in ("authorization", "traceparent", "tracestate")]
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
 _PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 
@@ -67,9 +68,9 @@ class Parts:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """One request being served."""
+    """One request being served. Nobody changes it; frozen, it would cost more to make."""
 
     exchange: Exchange
     kind: Kind
@@ -84,10 +85,12 @@ class Handlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._numbers = itertools.count(1)
+        self._ids = _unique_ids()
 
     async def shape(self, exchange: Exchange, kind: Kind) -> None:
         """Serve one request, whatever becomes of it, and record how it ended."""
-        story = Story.begin(exchange.request, _request_id(exchange))
+        request_id = _given_id(exchange.request) or next(self._ids)
+        story = Story.begin(exchange.request, request_id)
         relay = Relay(exchange)
         try:
             prompt = await self._prepare(exchange, kind, story)
@@ -158,7 +161,8 @@ class Handlers:
             story.dispatched(permit, monotonic())
             stream = await self._open(call, permit.backend)
             story.answered(stream.status, stream.first_byte_at)
-            permit.first_token()
+            if prompt.stream:  # a whole answer's first byte tells nothing of the prefill
+                permit.first_token()
             await call.relay.run(stream, self._headers(story))
         if story.channel == "ids" and story.status == 200:
             count = prompt.prompt_tokens
@@ -185,7 +189,7 @@ class Handlers:
     def _headers(self, story: Story) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", story.request_id.encode())]
         if self._parts.expose_timings:
-            stages = story.timeline.stages().items()
+            stages = story.stages().items()
             timing = ", ".join(f"{name};dur={seconds * 1e3:.3f}" for name, seconds in stages)
             headers += [
                 (b"x-forebay-class", story.service_class.encode()),
@@ -206,10 +210,16 @@ def _fail(relay: Relay, story: Story, error: BaseException) -> None:
     relay.fail(told, story.request_id)
 
 
-def _request_id(exchange: Exchange) -> str:
-    """The client's own id where it is fit to be a header and a log field, else a new one."""
-    given = exchange.request.header(b"x-request-id")
-    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+def _given_id(request: Request) -> str | None:
+    """The client's own id where it is fit to be a header and a log field."""
+    given = request.header(b"x-request-id")
+    return given if given and _REQUEST_ID.fullmatch(given) else None
+
+
+def _unique_ids() -> Iterator[str]:
+    """Ids that no other process makes: it asks for randomness once, not once a request."""
+    start = secrets.token_hex(8)
+    return (f"{start}{number:016x}" for number in itertools.count())
 
 
 def _answer_by(request: Request) -> float | None:
@@ -223,9 +233,10 @@ def _answer_by(request: Request) -> float | None:
 def _forwarded(call: Call) -> list[tuple[str, str]]:
     """What goes to the backend besides the body: who asks, and whose trace it is."""
     headers = [("x-request-id", call.story.request_id)]
-    for name in ("authorization", "traceparent", "tracestate"):
-        if (value := call.exchange.request.header(name.encode())) is not None:
-            headers.append((name, value))
+    received = call.exchange.request.headers
+    for name, raw in _FORWARDED:
+        if raw in received:
+            headers.append((name, received[raw].decode("latin-1")))
     return headers
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import sys
 import time
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,7 @@ FLUSH_INTERVAL = 0.25
 MAX_PENDING_LINES = 50_000
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(RequestRecord))
+_values = attrgetter(*_FIELDS)
 
 log = logging.getLogger("forebay.log")
 
@@ -85,6 +87,7 @@ def _open(target: str) -> IO[bytes]:
 
 def render(record: RequestRecord) -> bytes:
     """The record as one line of JSON; times in seconds, with the wall clock beside them."""
-    line: dict[str, Any] = {"time": time.time()}
-    line.update((name, getattr(record, name)) for name in _FIELDS)
+    line: dict[str, Any] = dict(zip(_FIELDS, _values(record), strict=True))
+    line["outcome"] = record.outcome.value  # orjson takes an enum, too, but three times as long
+    line["time"] = time.time()
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,4 +1,4 @@
-"""What is remembered of a request: one frozen record, the source of its log line and metrics."""
+"""What is remembered of a request: one record, the source of its log line and metrics."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -19,36 +19,11 @@ class Outcome(Enum):
 
 
 @dataclass(slots=True)
-class Timeline:
-    """When a request passed each border, in seconds on the monotonic clock; None: it did not.
-
-    The stages of the TTFT lie between neighbours: read, tokenize, queue, backend.
-    """
-
-    arrived: float
-    received: float
-    tokenized: float | None = None
-    dispatched: float | None = None
-    first_byte: float | None = None
-
-    def stages(self) -> dict[str, float]:
-        """The seconds of each stage that was completed."""
-        stages = {"read": self.received - self.arrived}
-        if self.tokenized is not None:
-            stages["tokenize"] = self.tokenized - self.received
-            if self.dispatched is not None:
-                stages["queue"] = self.dispatched - self.tokenized
-                if self.first_byte is not None:
-                    stages["backend"] = self.first_byte - self.dispatched
-        return stages
-
-    def ttft(self) -> float | None:
-        return None if self.first_byte is None else self.first_byte - self.arrived
-
-
-@dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """`status` is what the client was told, 499 when it had left. Times in seconds."""
+    """`status` is what the client was told, 499 when it had left. Times in seconds.
+
+    Nobody changes it; it is not frozen because that would make it eight times as costly to make.
+    """
 
     request_id: str
     path: str

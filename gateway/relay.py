@@ -17,12 +17,13 @@ _OURS = frozenset(
 class Relay:
     """Carries one answer; it is the sink that the backend's stream writes to."""
 
-    __slots__ = ("_before_last", "_event_stream", "_exchange", "_last")
+    __slots__ = ("_before_last", "_event_stream", "_exchange", "_held", "_last", "_stream")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._event_stream = False
-        self._last = self._before_last = b""
+        self._last = self._before_last = self._held = b""
+        self._stream: Stream | None = None
 
     @property
     def tail(self) -> bytes:
@@ -38,24 +39,29 @@ class Relay:
         self._exchange.start(
             stream.status, headers + extra, length=None if length is None else int(length)
         )
+        self._stream = stream
         self._exchange.follow(stream)
         await stream.relay(self)
-        self._exchange.finish()
+        self._exchange.finish(self._held)
 
     def write(self, data: bytes) -> None:
         self._before_last, self._last = self._last, data
-        self._exchange.write(data)
+        if self._stream is not None and self._stream.complete:
+            self._held += data  # it leaves with the end
+        else:
+            self._exchange.write(data)
 
     def fail(self, error: ClientError, request_id: str) -> None:
         """Tell the client of an error: as the answer while nothing was sent, then as an event
         where there are events, else by cutting the connection: half an answer must not look
         whole."""
-        if not self._exchange.started:
+        if self._held:  # the answer was complete when the error came
+            self._exchange.finish(self._held)
+        elif not self._exchange.started:
             self._exchange.refuse(error, [(b"x-request-id", request_id.encode())])
         elif self._event_stream:
             between = b"" if self._last.endswith(b"\n\n") else b"\n\n"
             self._exchange.keep_alive = False
-            self._exchange.write(between + render_sse_error(error))
-            self._exchange.finish()
+            self._exchange.finish(between + render_sse_error(error))
         else:
             self._exchange.abort()

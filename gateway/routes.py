@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from gateway.errors import ClientError, to_client_error
@@ -32,11 +33,10 @@ class Routes:
     """Finds the endpoint of an exchange and runs it."""
 
     def __init__(self, handlers: Handlers, tokenization: Tokenization, about: About) -> None:
-        self._handlers = handlers
         self._about = about
         self._table: dict[str, tuple[str, Endpoint]] = {
-            "/v1/chat/completions": ("POST", self._chat),
-            "/v1/completions": ("POST", self._completions),
+            "/v1/chat/completions": ("POST", partial(handlers.shape, kind=Kind.CHAT)),
+            "/v1/completions": ("POST", partial(handlers.shape, kind=Kind.COMPLETION)),
             "/tokenize": ("POST", tokenization.tokenize),
             "/detokenize": ("POST", tokenization.detokenize),
             "/v1/models": ("GET", self._models),
@@ -56,23 +56,10 @@ class Routes:
             error = ClientError(405, f"{path} takes {method}, not {asked}", code="wrong_method")
             exchange.refuse(error, [(b"allow", method.encode())])
         else:
-            await self._run(endpoint, exchange)
-
-    async def _run(self, endpoint: Endpoint, exchange: Exchange) -> None:
-        """The edge of every endpoint: a client always gets an answer, and we learn of our bugs."""
-        try:
-            await endpoint(exchange)
-        except Exception as error:
-            told = to_client_error(error)
-            if told.code == "internal_error":
-                log.exception("%s failed", exchange.request.path)
-            exchange.refuse(told)
-
-    async def _chat(self, exchange: Exchange) -> None:
-        await self._handlers.shape(exchange, Kind.CHAT)
-
-    async def _completions(self, exchange: Exchange) -> None:
-        await self._handlers.shape(exchange, Kind.COMPLETION)
+            try:
+                await endpoint(exchange)
+            except Exception as error:  # noqa: BLE001 - the edge of every endpoint
+                _fail(exchange, error)
 
     async def _models(self, exchange: Exchange) -> None:
         exchange.respond(200, await self._about.models(), _JSON)
@@ -86,3 +73,11 @@ class Routes:
 
     async def _scrape(self, exchange: Exchange) -> None:
         exchange.respond(200, await self._about.metrics(), _PROMETHEUS)
+
+
+def _fail(exchange: Exchange, error: Exception) -> None:
+    """A client always gets an answer, and we learn of our bugs."""
+    told = to_client_error(error)
+    if told.code == "internal_error":
+        log.error("%s failed", exchange.request.path, exc_info=error)
+    exchange.refuse(told)

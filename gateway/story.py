@@ -6,7 +6,7 @@ from backends.errors import BackendError
 from gateway.errors import ClientError, EngineBusy, Rejected
 from gateway.gate import Permit
 from gateway.http_types import Request
-from gateway.record import Outcome, RequestRecord, Timeline
+from gateway.record import Outcome, RequestRecord
 from scheduler.events import Reason
 from tokenizer_pool.errors import InvalidRequest, PoolBusy
 from tokenizer_pool.types import TokenizedPrompt
@@ -20,11 +20,19 @@ _REJECTED = {
 
 @dataclass(slots=True)
 class Story:
-    """Filled in as the request goes along; the clock is the monotonic one."""
+    """Filled in as the request goes along.
+
+    When it passed each border is in seconds on the monotonic clock, None where it did not. The
+    stages of the TTFT lie between neighbours: read, tokenize, queue, backend.
+    """
 
     request_id: str
     path: str
-    timeline: Timeline
+    arrived: float
+    received: float
+    tokenized_at: float | None = None
+    dispatched_at: float | None = None
+    first_byte_at: float | None = None
     model: str = ""
     service_class: str = ""
     backend: str = ""
@@ -38,25 +46,25 @@ class Story:
 
     @classmethod
     def begin(cls, request: Request, request_id: str) -> "Story":
-        return cls(request_id, request.path, Timeline(request.arrived, request.received))
+        return cls(request_id, request.path, request.arrived, request.received)
 
     def tokenized(self, prompt: TokenizedPrompt, now: float) -> None:
         self.model = prompt.model
         self.prompt_tokens = prompt.prompt_tokens
         self.stream = prompt.stream
-        self.timeline.tokenized = now
+        self.tokenized_at = now
 
     def dispatched(self, permit: Permit, now: float) -> None:
         """A retry moves the border: waiting for the failed backend counts as queueing."""
         self.attempts += 1
         self.backend = permit.backend
         self.service_class = permit.service_class
-        self.timeline.dispatched = now
+        self.dispatched_at = now
 
     def answered(self, status: int, first_byte: float) -> None:
         """The backend began to answer; an error of its own goes to the client as it is."""
         self.status = status
-        self.timeline.first_byte = first_byte
+        self.first_byte_at = first_byte
         if status >= 500:
             self.outcome = Outcome.BACKEND_FAILED
         elif status >= 400:
@@ -72,28 +80,40 @@ class Story:
     def abandoned(self) -> None:
         self.status, self.outcome = 499, Outcome.ABANDONED
 
+    def stages(self) -> dict[str, float]:
+        """The seconds of each stage that was completed."""
+        stages = {"read": self.received - self.arrived}
+        if self.tokenized_at is not None:
+            stages["tokenize"] = self.tokenized_at - self.received
+            if self.dispatched_at is not None:
+                stages["queue"] = self.dispatched_at - self.tokenized_at
+                if self.first_byte_at is not None:
+                    stages["backend"] = self.first_byte_at - self.dispatched_at
+        return stages
+
     def record(self, now: float) -> RequestRecord:
         """A TTFT is told of streams only: a whole answer's first byte comes with its last."""
-        stages, ttft = self.timeline.stages(), self.timeline.ttft()
+        stages, ttft = self.stages(), None
         if not self.stream or self.status >= 400:
             stages.pop("backend", None)
-            ttft = None
+        elif self.first_byte_at is not None:
+            ttft = self.first_byte_at - self.arrived
         return RequestRecord(
-            request_id=self.request_id,
-            path=self.path,
-            outcome=self.outcome,
-            status=self.status,
-            model=self.model,
-            service_class=self.service_class,
-            backend=self.backend,
-            channel=self.channel,
-            prompt_tokens=self.prompt_tokens,
-            stream=self.stream,
-            attempts=self.attempts,
-            stages=stages,
-            ttft=ttft,
-            e2e=now - self.timeline.arrived,
-            error=self.error,
+            self.request_id,
+            self.path,
+            self.outcome,
+            self.status,
+            self.model,
+            self.service_class,
+            self.backend,
+            self.channel,
+            self.prompt_tokens,
+            self.stream,
+            self.attempts,
+            stages,
+            ttft,
+            now - self.arrived,
+            self.error,
         )
 
 
