@@ -183,4 +183,5 @@ def ready(name: str, spec: EngineSpec, *classes: str) -> Backend:
         limit=spec.max_num_seqs,
         prefill_rate=1.0 / spec.prefill_per_token,
         long_chunk=spec.long_prefill_token_threshold,
+        kv_tokens=spec.kv_tokens,
     )

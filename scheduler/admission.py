@@ -47,7 +47,7 @@ class Admission:
     def arrived(self, queued: Queued, pool: Pool, now: float) -> None:
         """Count what comes, per model (the fleet's models bound the meters)."""
         model = queued.ticket.model
-        meters, amount = self._load, float(queued.ticket.prompt_tokens)
+        meters, amount = self._load, float(queued.work)
         if pool.smallest:
             meters, amount = self._shorts, 1.0
         meter = meters.get(model)

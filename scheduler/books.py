@@ -42,16 +42,16 @@ class Books:
         """Whether, since tickets were dispatched last, one more may have become able to go."""
         self.draining = False
 
-    def arrived(self, ticket: Ticket, pool: Pool, now: float) -> Queued:
+    def arrived(self, ticket: Ticket, pool: Pool, work: int, now: float) -> Queued:
         """Give a new ticket its deadline and its rank, and count it."""
         settings = self.settings
         expires = now + settings.queue_wait if ticket.deadline is None else ticket.deadline
         if ticket.answer_by is not None:
-            expires = min(expires, ticket.answer_by - self._fastest(ticket, pool))
+            expires = min(expires, ticket.answer_by - self._fastest(ticket, pool, work))
         # Earliest deadline first, as if everyone had arrived `queue_wait` before its deadline;
         # a deadline later than the usual one is no reason to stand further back.
         rank = min(now, expires - settings.queue_wait) - ticket.priority * settings.ageing
-        queued = Queued(ticket, now, expires, rank)
+        queued = Queued(ticket, now, expires, rank, work)
         self.admission.arrived(queued, pool, now)
         return queued
 
@@ -81,7 +81,7 @@ class Books:
         member = offer.member
         settings, tokens = self.settings, offer.tokens
         blocking = tokens > settings.hold.step_tokens
-        bursty = ticket.prompt_tokens > settings.burst.prompt_tokens
+        bursty = tokens > settings.burst.prompt_tokens
         flight = Flight(ticket, pool.name, member, now, tokens, blocking, bursty)
         self.flights[ticket.id] = flight
         member.open(flight)
@@ -91,7 +91,7 @@ class Books:
         pool.last_served = now
         self.pools.count(flight, 1)
         if ticket.prefix or ticket.session:
-            self.prefixes.dispatched(ticket, member.backend.name, now)
+            self.prefixes.dispatched(ticket, member.backend, tokens, now)
 
     def first_token(self, ticket_id: str, now: float) -> None:
         flight = self.flights.get(ticket_id)
@@ -157,7 +157,7 @@ class Books:
         self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}
         self.fit_limits()
         for queued in waiting:
-            self.insert(queued, self.pools.of(queued.ticket.prompt_tokens))
+            self.insert(queued, self.class_of(queued.ticket, queued.work))
         for flight in self.flights.values():
             self.pools.count(flight, 1)
 
@@ -168,11 +168,16 @@ class Books:
             self.pools.configure(pool, members)
         self.wake_pools()
 
-    def class_of(self, ticket: Ticket, now: float) -> Pool:
-        tokens = ticket.prompt_tokens
-        if self.settings.class_by_uncached:
-            tokens -= max(self.cached_tokens(ticket, now).values(), default=0)
-        return self.pools.of(tokens)
+    def class_of(self, ticket: Ticket, work: int) -> Pool:
+        return self.pools.of(work if self.settings.class_by_uncached else ticket.prompt_tokens)
+
+    def work_of(self, ticket: Ticket, now: float) -> int:
+        """The tokens that an engine has to compute, if the ticket goes where most are cached."""
+        if ticket.prefix or ticket.session:
+            held = self.prefixes.cached_tokens(ticket, now)
+            if held:
+                return ticket.prompt_tokens - max(held.values())
+        return ticket.prompt_tokens
 
     def cached_tokens(self, ticket: Ticket, now: float) -> Mapping[str, int]:
         """How much of the prompt each backend that holds some of it is likely to hold."""
@@ -180,7 +185,7 @@ class Books:
             return self.prefixes.cached_tokens(ticket, now)
         return _NOTHING
 
-    def _fastest(self, ticket: Ticket, pool: Pool) -> float:
+    def _fastest(self, ticket: Ticket, pool: Pool, work: int) -> float:
         """Seconds that the prompt's prefill takes on the best backend, if that were idle."""
         members = self.fleet.candidates(pool.name, ticket.model, ticket.avoid)
-        return min((m.cost.seconds(ticket.prompt_tokens) for m in members), default=0.0)
+        return min((m.cost.seconds(work) for m in members), default=0.0)

@@ -159,13 +159,14 @@ class Scheduler:
         books, ticket = self._books, event.ticket
         if ticket.id in books.waiting or ticket.id in books.flights:
             return
-        pool = books.class_of(ticket, turn.now)
+        work = books.work_of(ticket, turn.now)
+        pool = books.class_of(ticket, work)
         if (refusal := self._refusal(ticket)) is not None:
             self._reject(ticket, pool, refusal, turn)
             return
-        if ticket.prompt_tokens > books.settings.burst.prompt_tokens:
-            self._note_burst(ticket, pool, turn)
-        queued = books.arrived(ticket, pool, turn.now)
+        if work > books.settings.burst.prompt_tokens:
+            self._note_burst(work, pool, turn)
+        queued = books.arrived(ticket, pool, work, turn.now)
         if queued.expires <= turn.now:
             self._reject(ticket, pool, Reason.EXPIRED, turn)
         elif books.waiting or not self._dispatcher.at_once(queued, pool, turn):
@@ -228,10 +229,10 @@ class Scheduler:
 
     # --- limits -----------------------------------------------------------------------------
 
-    def _note_burst(self, ticket: Ticket, pool: Pool, turn: Turn) -> None:
+    def _note_burst(self, tokens: int, pool: Pool, turn: Turn) -> None:
         spec = self._books.settings.burst
         per_backend = pool.bursty / max(1, pool.backends)
-        why = pool.burst.triggers(spec, ticket.prompt_tokens, per_backend, turn.now)
+        why = pool.burst.triggers(spec, tokens, per_backend, turn.now)
         if why is not None:
             for each in self._books.pools if spec.whole_pool else (pool,):
                 self._halve(each.name, each.limit, why, turn)

@@ -84,12 +84,13 @@ class AffinitySpec:
     """Which backend holds which prompt prefix, as learned from our own dispatches.
 
     `block_tokens` is the size of the blocks that `Ticket.prefix` hashes; at most `blocks` of
-    them are remembered, each for `memory` seconds after its last use. 0 blocks: no affinity.
+    them are remembered for each backend, each for `memory` seconds after its last use, and only
+    as long as the backend has not had to store `Backend.kv_tokens` since. 0 blocks: no affinity.
     `session` prefers the backend of a session's last ticket as if it held the whole prompt.
     """
 
     block_tokens: int = 16
-    blocks: int = 100_000
+    blocks: int = 16_384
     memory: float = 300.0
     session: bool = False
 
@@ -170,7 +171,8 @@ class Backend:
     tickets; otherwise predicted times count divided by it. `limit` bounds its requests in
     flight. `prefill_rate` seeds the estimate, in prompt tokens per second. `long_chunk` is
     vLLM's `long_prefill_token_threshold`: how much of a long prompt goes into one step, so that
-    short ones need not wait for its end (0: long prompts take whole steps).
+    short ones need not wait for its end (0: long prompts take whole steps). `kv_tokens` is the
+    size of its KV cache (0: unknown; then cached prefixes are forgotten by time alone).
     """
 
     name: str
@@ -181,6 +183,7 @@ class Backend:
     weight: float = 1.0
     prefill_rate: float = 10_000.0
     long_chunk: int = 0
+    kv_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,16 @@ LaneKey = tuple[str, frozenset[str]]
 
 
 class Queued(NamedTuple):
-    """A waiting ticket. `rank` orders it within its tenant (seconds; smaller goes first)."""
+    """A waiting ticket. `rank` orders it within its tenant (seconds; smaller goes first).
+
+    `work` is what of its prompt an engine has to compute, if it goes where most is cached.
+    """
 
     ticket: Ticket
     arrived: float
     expires: float
     rank: float
+    work: int
 
 
 class FairClock:

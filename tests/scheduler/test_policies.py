@@ -249,6 +249,26 @@ def test_new_settings_keep_a_halved_limit_and_its_recovery() -> None:
     assert play(1.1, Woke()) == [Decided("long", "limit recovers", 3, 5, "woke")]
 
 
+def test_long_prompts_that_are_cached_are_no_burst_and_are_not_held() -> None:
+    settings = replace(TWO_CLASSES, affinity=AffinitySpec(block_tokens=100))
+    play = Playbook(settings, backend("a", limit=40))
+    prefix = tuple(range(80))
+    assert play.arrive(0.0, "first", 8050, prefix=prefix) == "a"
+    play(0.8, FirstToken("first"))
+    again = [play.arrive(1.0, f"t{n}", 8050, prefix=prefix) for n in range(24)]
+    assert again == ["a"] * 24
+    assert not [c for c in play(1.0, Arrived(ticket("s", 100))) if isinstance(c, Decided)]
+
+
+def test_what_is_cached_counts_for_whether_an_answer_can_come_in_time() -> None:
+    settings = replace(ONE_CLASS, affinity=AffinitySpec(block_tokens=100))
+    play = Playbook(settings, backend(limit=1, prefill_rate=1000.0))
+    prefix = tuple(range(40))
+    play.arrive(0.0, "first", 4001, prefix=prefix)
+    play.arrive(1.0, "again", 4001, prefix=prefix, answer_by=10.0)
+    assert play.s.next_wakeup() == pytest.approx(9.999)
+
+
 # --- order ------------------------------------------------------------------------------------
 
 
@@ -344,7 +364,7 @@ def test_a_prefix_is_forgotten_with_its_backend_with_time_and_with_space() -> No
         play(1.0, BackendChanged(backend("b")))
 
     def crowd(play: Playbook) -> None:
-        play.arrive(1.0, "big", 2000, prefix=tuple(range(100, 120)), avoid=frozenset({"b"}))
+        play.arrive(1.0, "big", 2000, prefix=tuple(range(100, 120)), avoid=frozenset({"a"}))
         play(1.2, FirstToken("big"))
         play(1.2, Finished("big"))
 
@@ -353,6 +373,27 @@ def test_a_prefix_is_forgotten_with_its_backend_with_time_and_with_space() -> No
 
     assert second(nothing) == "b"
     assert [second(restart), second(crowd), second(nothing, at=15.0)] == ["a", "a", "a"]
+
+
+def test_a_prefix_is_forgotten_when_its_engine_has_stored_a_caches_worth_since() -> None:
+    settings = replace(ONE_CLASS, affinity=AffinitySpec(block_tokens=100))
+    play = Playbook(settings, backend("b", kv_tokens=3000), backend("a", kv_tokens=3000))
+    prefix = tuple(range(10))
+
+    def send(at: float, name: str, **fields: object) -> str | None:
+        sent_to = play.arrive(at, name, 1000, **fields)
+        play(at + 0.1, FirstToken(name))
+        play(at + 0.1, Finished(name))
+        return sent_to
+
+    assert send(0.0, "t1", prefix=prefix, avoid=frozenset({"a"})) == "b"
+    for n in range(3):
+        send(1.0 + n, f"other{n}", prefix=(1000 + n,), avoid=frozenset({"a"}))
+    assert send(5.0, "t2", prefix=prefix) == "b"
+    send(6.0, "one more", prefix=(2000,), avoid=frozenset({"a"}))
+    for n in range(3):
+        send(7.0 + n, f"last{n}", prefix=(3000 + n,), avoid=frozenset({"a"}))
+    assert send(11.0, "t3", prefix=prefix) == "a"
 
 
 def test_a_restarted_backend_keeps_no_sessions() -> None:
