@@ -13,13 +13,13 @@ import numpy
 from tokenizer_pool.engines import Ids
 
 BLOCK: Final = 256
-MAX_BLOCKS: Final = 32
+MAX_BLOCKS: Final = 128
 _BYTES: Final = 4 * BLOCK
 _MAX_ID: Final = 2**32 - 1
 
 
 def prefix_hashes(ids: Ids) -> tuple[int, ...]:
-    """A 32-bit hash for each full block of 256 tokens, of the first 32 blocks at most.
+    """A 32-bit hash for each full block of 256 tokens, of the first 128 blocks at most.
 
     Each is the Adler-32 of all ids up to the block's end: the same in every process, a hundred
     times cheaper than the encoding, and two beginnings that differ never become equal again by
