@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from bench.environment import environment
-from bench.scenarios import Report, burst, headline, hol, trace
+from bench.scenarios import Report, burst, cached, headline, hol, trace
 
 
 class Scenario(StrEnum):
@@ -21,6 +21,7 @@ class Scenario(StrEnum):
 
     HOL = "hol"
     BURST = "burst"
+    CACHED = "cached"
     HEADLINE = "headline"
     TRACE = "trace"
 
@@ -42,6 +43,8 @@ def simulate(
         report = hol.run(requests)
     elif scenario is Scenario.BURST:
         report = burst.run()
+    elif scenario is Scenario.CACHED:
+        report = cached.run()
     elif scenario is Scenario.HEADLINE:
         report = headline.run(trace_file, rate, seconds)
     elif trace_file is None:

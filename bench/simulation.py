@@ -4,7 +4,7 @@ Lives here: the event loop and what became of each request. Which workload, whic
 and what to print is `bench.simulate`'s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -28,6 +28,7 @@ from scheduler.events import (
 from scheduler.model import Backend, BackendState, Settings, Ticket
 
 MODEL = "model"
+Next = Callable[["Outcome"], Job | None]
 _SCRAPE = 1.0
 
 
@@ -64,6 +65,7 @@ class Simulation:
         self.outcomes: list[Outcome] = []
         self.events = 0
         self._check = check
+        self._next: Next = _nothing_more
         self._digest = blake2b(digest_size=8)
         self._queue: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}
@@ -75,8 +77,14 @@ class Simulation:
         """Of all decisions with their times: equal digests mean equal behaviour."""
         return self._digest.hexdigest()
 
-    def run(self, jobs: Sequence[Job], *, scrape: bool = False) -> list[Outcome]:
-        """Play all jobs to their end and return their outcomes in the order of `jobs`."""
+    def run(
+        self, jobs: Sequence[Job], *, scrape: bool = False, then: Next | None = None
+    ) -> list[Outcome]:
+        """Play all jobs to their end and return their outcomes in the order of `jobs`.
+
+        `then` says what a client sends when its job has ended, for clients that wait for answers.
+        """
+        self._next = then or _nothing_more
         self.outcomes = [Outcome(job) for job in jobs]
         for number, job in enumerate(jobs):
             heappush(self._queue, (job.at, 2, str(number)))
@@ -120,7 +128,14 @@ class Simulation:
             if finished:
                 outcome.ended = at
                 self._tell(Finished(seq_id), now)
+                self._follow_up(outcome)
         self._schedule(name)
+
+    def _follow_up(self, outcome: Outcome) -> None:
+        job = self._next(outcome)
+        if job is not None:
+            heappush(self._queue, (job.at, 2, str(len(self.outcomes))))
+            self.outcomes.append(Outcome(job))
 
     def _tell(self, event: Event, now: float) -> None:
         self.events += 1
@@ -171,6 +186,10 @@ class Simulation:
         if at is not None and self._due.get("") != at:
             self._due[""] = at
             heappush(self._queue, (max(at, now), 1, ""))
+
+
+def _nothing_more(outcome: Outcome) -> Job | None:
+    return None
 
 
 def ready(name: str, spec: EngineSpec, *classes: str) -> Backend:

@@ -12,7 +12,7 @@ from bench.__main__ import app
 from bench.engine import SERIAL
 from bench.figures import in_milliseconds, percentile
 from bench.policies import forebay, today
-from bench.scenarios import burst, hol
+from bench.scenarios import burst, cached, hol
 from bench.simulation import Outcome, Simulation
 from bench.workload import HEAD_OF_LINE, Job, poisson
 from scheduler.model import (
@@ -122,6 +122,13 @@ def test_a_cached_prefix_draws_the_next_turn_to_its_engine() -> None:
     cached = sum(engine.cached_tokens for engine in simulation.engines.values())
     computed = sum(engine.prompt_tokens for engine in simulation.engines.values())
     assert cached / computed > 0.7
+
+
+def test_clients_that_repeat_long_prompts_do_not_queue_behind_each_other() -> None:
+    outcomes = cached.play(cached.policies()["forebay"], cached.clients(32, (8_000,)))
+    waits = [(o.dispatched or inf) - o.job.at for o in outcomes]
+    assert len(waits) > 1000
+    assert percentile(waits, 0.9) == 0.0
 
 
 def test_every_job_has_one_outcome_and_the_books_agree_throughout() -> None:
