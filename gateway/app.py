@@ -1,5 +1,7 @@
 """The composition root of a gateway in one process. `node.brain` is that of several."""
 
+import asyncio
+
 from gateway.brain import Brain, Surroundings
 from gateway.config import Config
 from gateway.front import Front, Neighbours
@@ -53,10 +55,18 @@ class App:
         await self.brain.start()
         return port
 
+    def leave(self) -> None:
+        """Say that we are going, and serve on."""
+        self.server.leave()
+
     async def drain(self, grace: float) -> None:
-        """Take nothing new; return when the streams have ended, or `grace` seconds are over."""
-        self.driver.drain()
+        """Take nothing new; return when all that was taken has ended, or `grace` seconds are over.
+
+        What waits for a backend is served as long as there is time: it was taken.
+        """
+        refusing = asyncio.get_running_loop().call_later(grace, self.driver.drain)
         await self.server.drain(grace)
+        refusing.cancel()
 
     async def stop(self) -> None:
         """Stop every part, in the order of the request's path."""

@@ -169,6 +169,7 @@ class Config(Schema):
     workers: Annotated[int, Field(ge=1, le=256)] | None = None
     retry_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     drain_grace: Seconds = 30.0
+    drain_delay: Annotated[float, Field(ge=0, le=3600)] = 0.0
     expose_timings: bool = False
     request_log: str | None = None
 

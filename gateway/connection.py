@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         self.exchange = None
         if self._transport is None:
             return
-        if not keep_alive or self._server.draining:
+        if not keep_alive or self._server.closed:
             self.close()
         elif self._waiting:
             self._run(self._waiting.popleft())

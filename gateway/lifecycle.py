@@ -53,6 +53,7 @@ async def serve_until_stopped(config: Config, beside: Beside | None = None) -> N
         if beside is not None:
             beside(app.brain, app.tasks)
         await stop.wait()
+        await _leave(app, config.drain_delay, hurry)
         log.info(
             "draining: streams may finish for %.0f s; signal again to stop now", config.drain_grace
         )
@@ -65,6 +66,22 @@ async def serve_until_stopped(config: Config, beside: Beside | None = None) -> N
     finally:
         await app.stop()
         log.info("stopped")
+
+
+async def _leave(app: App | Node, delay: float, hurry: asyncio.Event) -> None:
+    """Serve on for a while in which load balancers learn that we are going, and send no more.
+
+    A port that is closed at once would lose what they still send here.
+    """
+    if not delay:
+        return
+    log.info("leaving: /ready says so, and requests are served for %.0f s more", delay)
+    app.leave()
+    try:
+        async with asyncio.timeout(delay):
+            await hurry.wait()
+    except TimeoutError:
+        pass
 
 
 def _gateway(config: Config) -> App | Node:

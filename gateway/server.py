@@ -23,6 +23,7 @@ class HttpServer:
         self.limits = limits
         self.connections: set[Connection] = set()
         self.draining = False
+        self.closed = False
         self._handler = handler
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
@@ -53,9 +54,13 @@ class HttpServer:
         exchange.task = self._spawn(exchange.request.path, self._handler(exchange))
         exchange.task.add_done_callback(self._ended)
 
+    def leave(self) -> None:
+        """Serve on, but say that we are going: no connection is kept after its next answer."""
+        self.draining = True
+
     async def drain(self, grace: float) -> None:
         """Accept nothing new, let exchanges end for `grace` seconds, then cancel the rest."""
-        self.draining = True
+        self.draining = self.closed = True
         if self._listener is not None:
             self._listener.close()
         for connection in list(self.connections):

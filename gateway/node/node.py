@@ -64,10 +64,18 @@ class Node:
         self.tasks.spawn("collect", self._collect_often())
         return self._reservation.port
 
+    def leave(self) -> None:
+        """Say that we are going, and serve on."""
+        self.relays.leave()
+
     async def drain(self, grace: float) -> None:
-        """Take nothing new; return when the streams have ended, or `grace` seconds are over."""
-        self.driver.drain()
+        """Take nothing new; return when all that was taken has ended, or `grace` seconds are over.
+
+        What waits for a backend is served as long as there is time: it was taken.
+        """
+        refusing = asyncio.get_running_loop().call_later(grace, self.driver.drain)
         await self.relays.drain(grace)
+        refusing.cancel()
 
     async def stop(self) -> None:
         """Stop every part, in the order of the request's path."""

@@ -87,6 +87,7 @@ class RelayProcess:
             "load": lambda *what: self._begin("load", self._load(*what)),
             "listen": lambda *where: self._begin("listen", self._listen(*where)),
             "flush": self._flush,
+            "leave": self.front.server.leave,
             "drain": lambda grace: self._begin("drain", self._drain(grace)),
         }
 

@@ -125,6 +125,12 @@ class Relays:
                 log.error("relay process %s hangs and is killed", relay.name)
                 relay.kill()
 
+    def leave(self) -> None:
+        """Have all processes say that we are going, and serve on."""
+        self.draining = True
+        for relay in self._running.values():
+            relay.link.send("leave")
+
     async def drain(self, grace: float) -> None:
         """Take nothing new; return when the last exchange has ended, within `grace` seconds."""
         self.draining = True
