@@ -107,10 +107,10 @@ async def start(started: Children, port: int) -> Demo:
     return Demo(f"http://{HOST}:{port}", redis, redis_port, engines)
 
 
-async def until_ready(http: aiohttp.ClientSession, url: str) -> None:
+async def until_ready(http: aiohttp.ClientSession, url: str, within: float = READY_WITHIN) -> None:
     """Raises DemoFailed when the gateway is not ready in time, with what it says about it."""
     said = "it does not answer"
-    deadline = time.monotonic() + READY_WITHIN
+    deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         try:
             async with http.get(f"{url}/ready") as response:
@@ -120,7 +120,7 @@ async def until_ready(http: aiohttp.ClientSession, url: str) -> None:
         except aiohttp.ClientConnectionError:
             pass
         await asyncio.sleep(0.05)
-    raise DemoFailed(f"the gateway was not ready after {READY_WITHIN:.0f} s: {said}")
+    raise DemoFailed(f"the gateway was not ready after {within:.0f} s: {said}")
 
 
 async def ask(http: aiohttp.ClientSession, url: str, model: str, question: str) -> str:

@@ -1,7 +1,8 @@
 """`python -m bench.run_vllm`, what `make run-vllm` calls: Forebay in front of a real vLLM.
 
 vLLM runs on the CPU with SmolLM2-135M-Instruct, which answers sensibly, at some 100 prompt tokens
-a second: for a conversation, not for load. How its environment is made: scripts/vllm_env.
+a second: for a conversation, not for load. It is `forebay up` with a plan of one engine. How
+vLLM's environment is made: scripts/vllm_env.
 """
 
 import asyncio
@@ -12,47 +13,55 @@ import time
 from pathlib import Path
 
 import aiohttp
+import yaml
 
 from bench.children import Children, children
-from bench.demo import HOST, DemoFailed, Redis, ask, check_port, command, find_redis, free_port
-from bench.demo import until_ready as until_gateway_ready
+from bench.demo import (
+    HOST,
+    DemoFailed,
+    Redis,
+    ask,
+    check_port,
+    command,
+    find_redis,
+    free_port,
+    until_ready,
+)
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import Layout, locate
 
 QUESTION = "What is the capital of France?"
 MAX_MODEL_LEN = 8192
+GRACE = 60.0
+"""Seconds to stop in: the gateway lets streams finish, then vLLM ends."""
 
 
-async def start_vllm(started: Children, layout: Layout) -> str:
-    """Start vLLM and wait until its API answers; returns its address."""
-    port = free_port()
-    settings = [f"{name}={value}" for name, value in serve.settings().items()]
-    arguments = serve.command(layout, layout.smollm2, port, max_model_len=MAX_MODEL_LEN)
-    await started.start("vllm", "env", *settings, *arguments)
-    url = f"http://{HOST}:{port}"
-    print(f"vllm     {url}  (starting, takes about 40 s)", flush=True)
-    deadline = time.monotonic() + serve.READY_WITHIN
-    async with aiohttp.ClientSession() as http:
-        while time.monotonic() < deadline:
-            try:
-                async with http.get(f"{url}/health") as response:
-                    if response.status == 200:
-                        return url
-            except aiohttp.ClientConnectionError:
-                pass
-            await asyncio.sleep(0.2)
-    raise DemoFailed(f"vLLM was not ready after {serve.READY_WITHIN:.0f} s")
+def write_plan(layout: Layout, folder: Path, port: int) -> Path:
+    """A plan of one engine, started the way that this machine's vLLM needs."""
+    program, *options = serve.command(layout, layout.smollm2, port, max_model_len=MAX_MODEL_LEN)
+    flags = _flags(options)
+    engine = {
+        "model": str(layout.smollm2),
+        "port": port,
+        "flags": {n: v for n, v in flags.items() if n not in ("model", "host", "port")},
+        "environment": serve.settings(),
+    }
+    path = folder / "plan.yaml"
+    command = [program, "-m", options[1]]
+    path.write_text(yaml.safe_dump({"command": command, "engines": {"vllm": engine}}))
+    return path
 
 
-async def start_gateway(started: Children, port: int, vllm: str, redis_port: int) -> str:
+async def start_forebay(started: Children, plan: Path, port: int, redis_port: int) -> str:
+    """The plan's engine, supervised, and the gateway in front of it; returns its address."""
     await started.start(
-        "gateway",
-        *(sys.executable, "-m", "gateway.cli", "serve", "--host", HOST, "--port", str(port)),
-        *("--backend", vllm, "--redis", f"redis://{HOST}:{redis_port}", "--expose-timings"),
+        "forebay",
+        *(sys.executable, "-m", "gateway.cli", "up", str(plan), "--host", HOST),
+        *("--port", str(port), "--redis", f"redis://{HOST}:{redis_port}", "--expose-timings"),
     )
     url = f"http://{HOST}:{port}"
-    print(f"gateway  {url}", flush=True)
+    print(f"gateway  {url}  (vLLM is starting behind it, which takes about 40 s)", flush=True)
     return url
 
 
@@ -76,6 +85,15 @@ Try next:
 Ctrl-C stops everything.""")
 
 
+def _flags(options: list[str]) -> dict[str, str | bool]:
+    """`--name value` and `--switch`, as a plan has them."""
+    flags: dict[str, str | bool] = {}
+    for option, following in zip(options, [*options[1:], "--"], strict=True):
+        if option.startswith("--"):
+            flags[option[2:]] = True if following.startswith("--") else following
+    return flags
+
+
 async def _built() -> Layout:
     """The vLLM environment and its models, made now if there are none yet (three minutes)."""
     layout = locate()
@@ -93,15 +111,18 @@ async def run(port: int, *, once: bool) -> None:
     layout = await _built()
     model = layout.smollm2.name
     with tempfile.TemporaryDirectory(prefix="forebay-vllm-") as logs:
-        async with children(Path(logs)) as started, aiohttp.ClientSession() as http:
+        async with (
+            children(Path(logs), grace=GRACE) as started,
+            aiohttp.ClientSession() as http,
+        ):
             redis, redis_port = find_redis(), free_port()
             await started.start(
                 "redis", redis.server, "--bind", HOST, "--port", str(redis_port), "--save", ""
             )
             print(f"redis    {HOST}:{redis_port}  ({redis.server})", flush=True)
-            vllm = await start_vllm(started, layout)
-            gateway = await start_gateway(started, port, vllm, redis_port)
-            await until_gateway_ready(http, gateway)
+            plan = write_plan(layout, Path(logs), free_port())
+            gateway = await start_forebay(started, plan, port, redis_port)
+            await until_ready(http, gateway, within=serve.READY_WITHIN)
             print(f"ready after {time.monotonic() - began:.1f} s", flush=True)
             await ask(http, gateway, model, QUESTION)
             if not once:

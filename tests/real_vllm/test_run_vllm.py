@@ -36,9 +36,9 @@ def test_it_answers_and_leaves_nothing_behind(layout: Layout) -> None:
             below = descendants(process.pid)
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert "The capital of France is Paris." in said
     assert "37 prompt tokens sent as ids" in said
-    # Redis, the gateway, and vLLM's server, engine and worker at the least.
+    # Redis, forebay, and vLLM with its leash, server, engine and worker at the least.
     assert len(below) >= 5
     seconds_until(lambda: not any(alive(pid) for pid in below), within=5)
