@@ -8,6 +8,7 @@ from bench.decisions import decisions
 from bench.load.command import load
 from bench.load.selfcheck import selfcheck
 from bench.overhead.command import overhead
+from bench.prefix.command import prefix
 from bench.preprocess import preprocess
 from bench.simulate import simulate
 from bench.ttft.command import ttft
@@ -29,6 +30,7 @@ app.command()(decisions)
 app.command()(ttft)
 app.command()(overhead)
 app.command()(calibrate)
+app.command()(prefix)
 app.command()(workers)
 app.command("compare")(compare_command)
 

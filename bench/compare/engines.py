@@ -38,11 +38,14 @@ class Engines:
         return tuple(f"http://{upstream}" for upstream in self.upstreams)
 
 
+WITHOUT_PREFIX_CACHE = ("--no-enable-prefix-caching",)
+"""So that no run helps the next one."""
+
+
 async def simulated(
-    started: Children, count: int, preset: str, *, prefix_caching: bool = False
+    started: Children, count: int, preset: str, flags: tuple[str, ...] = WITHOUT_PREFIX_CACHE
 ) -> Engines:
-    """So many of bench.fake_vllm. Without their prefix cache no run helps the next one."""
-    flags = [] if prefix_caching else ["--no-enable-prefix-caching"]
+    """So many of bench.fake_vllm, each with these flags."""
     starting = [
         await started.start(
             f"engine-{preset}-{number}",

@@ -23,7 +23,7 @@ from bench.load.discover import LoadFailed
 from bench.load.plan import Lengths
 from bench.load.session import Settings, run_load
 from bench.load.summary import Objective, detail
-from bench.peers.commands import PEERS, Place
+from bench.peers.commands import PEERS, Command, Place
 
 DIRECT = "direct"
 READY_WITHIN = 120.0
@@ -58,7 +58,7 @@ async def compare(plan: Plan, engines: Engines, found: Found, tell: Callable[[st
                 continue
             tell(f"round {number + 1} of {plan.rounds}: {peer}")
             try:
-                async with gateway(peer, engines) as urls:
+                async with gateway(peer, PEERS.get(peer), engines) as urls:
                     for name in plan.scenarios:
                         measured = await _measure(plan, name, number, peer, engines, urls)
                         found.rounds.setdefault(name, {}).setdefault(peer, []).append(measured)
@@ -74,12 +74,14 @@ def _turned(peers: Sequence[str], number: int) -> list[str]:
 
 
 @asynccontextmanager
-async def gateway(peer: str, engines: Engines) -> AsyncIterator[tuple[str, ...]]:
-    """The addresses to ask: the gateway's, or for `direct` the engines' own.
+async def gateway(
+    peer: str, command: Command | None, engines: Engines
+) -> AsyncIterator[tuple[str, ...]]:
+    """The addresses to ask: the gateway's, or without a command the engines' own.
 
     Raises ChildEnded when it ends by itself, CompareFailed when it gives no answer.
     """
-    if peer == DIRECT:
+    if command is None:
         yield engines.urls
         return
     with tempfile.TemporaryDirectory(prefix="forebay-compare-") as folder:
@@ -87,7 +89,7 @@ async def gateway(peer: str, engines: Engines) -> AsyncIterator[tuple[str, ...]]
         first, *others = engines.upstreams
         place = Place(port, first, Path(folder), tuple(others), engines.model)
         async with children(Path(folder)) as started:
-            await started.start(peer, *PEERS[peer](place))
+            await started.start(peer, *command(place))
             url = f"http://{HOST}:{port}"
             await until_ok(f"{url}/v1/chat/completions", READY_WITHIN, _question(engines.model))
             yield (url,)
