@@ -98,7 +98,11 @@ class Brain:
         self.admin = Admin(config, sources, self._news)
         metrics.registry.register(
             StateCollector(
-                self.driver.snapshot, self.fleet, surroundings.report, lambda: self.control.up
+                self.driver.snapshot,
+                self.fleet,
+                surroundings.report,
+                lambda: self.control.up,
+                tasks=lambda: len(tasks),
             )
         )
 

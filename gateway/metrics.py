@@ -159,11 +159,14 @@ class StateCollector(Collector):
         fleet: Fleet,
         report: Callable[[], PoolReport],
         redis_up: Callable[[], bool | None],
+        *,
+        tasks: Callable[[], int],
     ) -> None:
         self._snapshot = snapshot
         self._fleet = fleet
         self._report = report
         self._redis_up = redis_up
+        self._tasks = tasks
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -221,6 +224,9 @@ class StateCollector(Collector):
         yield from self._own_traffic()
         yield from self._engine_load()
         yield from self._tokenizers()
+        yield _gauge(
+            "forebay_tasks", "Tasks of the process that decides.", [], [((), self._tasks())]
+        )
         if (up := self._redis_up()) is not None:
             yield _gauge("forebay_redis_up", "1 while Redis answers.", [], [((), float(up))])
 
