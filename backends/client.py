@@ -86,12 +86,12 @@ class Client:
 
     @property
     def idle_since(self) -> float | None:
-        """The event loop's time when the last exchange began or ended; None while one is open."""
+        """The monotonic time when the last exchange began or ended; None while one is open."""
         return None if self.in_flight else self._used_at
 
     @property
     def heard_at(self) -> float:
-        """The event loop's time when body bytes last came from this backend; 0 if never."""
+        """The monotonic time when body bytes last came from this backend; 0 if never."""
         streams = (connection.stream for connection in self._busy)
         begun = (stream.heard_at for stream in streams if stream and stream.first_byte_at)
         return max(begun, default=self._heard_at)
@@ -117,24 +117,29 @@ class Client:
         """
         start = f"{method} {path} HTTP/1.1"
         head = self._head(start, len(body), headers, content_type=content_type)
-        self._used_at = asyncio.get_running_loop().time()
-        idle = self._take_idle()
-        if idle is not None:
-            self.reuses += 1
+        self._used_at = monotonic()
+        connection, fresh = self._take_idle(), False
+        while True:
+            if connection is None:
+                connection, fresh = await self._connect(timeouts), True
+            stream = self._send(connection, (head, body), timeouts)
             try:
-                return await self._exchange(idle, (head, body), timeouts)
+                await stream.answered()
             except StreamBroken:
-                if idle.answered:
+                if fresh or connection.answered:
                     raise
                 self.stale_retries += 1
-        return await self._exchange(await self._connect(timeouts), (head, body), timeouts)
+                connection = None
+            else:
+                self.on_answer(stream.status)
+                return stream
 
     async def renew(self, timeouts: Timeouts) -> None:
         """See to it that `ClientLimits.spare` connections will last for another half `idle`.
 
         Called that often, it spares every request the price of connecting. Raises ConnectError.
         """
-        young = asyncio.get_running_loop().time() - self.limits.idle / 2
+        young = monotonic() - self.limits.idle / 2
         lasting = sum(since > young for since in self._idle.values())
         for _ in range(self.limits.spare - lasting):
             self._keep(await self._connect(timeouts))
@@ -170,8 +175,9 @@ class Client:
     def freed(self, connection: Connection) -> None:
         """Keep the connection for the next request."""
         self._busy.discard(connection)
-        self._note_unused()
-        self._heard_at = self._used_at = asyncio.get_running_loop().time()
+        if self._unused is not None:
+            self._note_unused()
+        self._heard_at = self._used_at = monotonic()
         self._keep(connection)
 
     def lost(self, connection: Connection) -> None:
@@ -182,25 +188,22 @@ class Client:
         if self._emptied is not None and not self._busy and not self._idle:
             self._emptied.set()
 
-    async def _exchange(
+    def _send(
         self, connection: Connection, request: tuple[bytes, bytes], timeouts: Timeouts
     ) -> Stream:
         self._busy.add(connection)
-        stream = connection.new_stream(timeouts)
+        stream = connection.send(*request, timeouts)
         first_look = min(timeouts.first_token, timeouts.token_gap, timeouts.total)
         self._deadlines.watch(stream.connected_at + first_look)
-        connection.send(stream, *request)
-        await stream.answered()
-        self.on_answer(stream.status)
         return stream
 
     def _under_way(self) -> Iterator[Stream]:
         return (connection.stream for connection in self._busy if connection.stream is not None)
 
     def _keep(self, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        self._idle[connection] = loop.time()
+        self._idle[connection] = monotonic()
         if self._idle_timer is None:
+            loop = asyncio.get_running_loop()
             self._idle_timer = loop.call_later(self.limits.idle, self._close_old)
 
     def _note_unused(self) -> None:
@@ -215,18 +218,19 @@ class Client:
         while self._idle:
             connection, since = self._idle.popitem()
             if connection.usable and since > oldest:
+                self.reuses += 1
                 return connection
             self._busy.add(connection)  # until `lost`
             connection.close()
         return None
 
     def _close_old(self) -> None:
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - self.limits.idle
+        now = monotonic()
         self._idle_timer = None
         for connection, since in list(self._idle.items()):
-            if since > oldest:
-                self._idle_timer = loop.call_at(since + self.limits.idle, self._close_old)
+            if since > now - self.limits.idle:
+                loop = asyncio.get_running_loop()
+                self._idle_timer = loop.call_later(since + self.limits.idle - now, self._close_old)
                 return
             connection.close()
 

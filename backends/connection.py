@@ -52,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._backend = backend
         self._owner = owner
         self._max_head = max_head
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._headers: Headers = []
@@ -65,12 +66,11 @@ class Connection(asyncio.Protocol):
         """Whether a request may be sent: idle, and not known to be closing."""
         return self.stream is None and not self._transport.is_closing()
 
-    def send(self, stream: Stream, head: bytes, body: bytes) -> None:
-        """Write the request whose answer `stream` waits for."""
-        self.stream = stream
+    def send(self, head: bytes, body: bytes, timeouts: Timeouts) -> Stream:
+        """Write a request; the stream is what its answer comes by."""
+        self.stream = stream = Stream(self._backend, self._transport, timeouts, self._loop)
         self.answered = False
         self._headers = []
-        self._pieces = []
         self._head_done = self._until_close = False
         self._bodiless_bytes = 0
         if len(body) <= JOIN_BYTES:
@@ -78,9 +78,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(head)
             self._transport.write(body)
-
-    def new_stream(self, timeouts: Timeouts) -> Stream:
-        return Stream(self._backend, self._transport, timeouts)
+        return stream
 
     def close(self) -> None:
         """Close at once; an exchange in progress fails with StreamBroken."""
@@ -103,8 +101,8 @@ class Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(BadResponse(self._backend, f"not an HTTP response: {error}"))
         else:
-            if self._pieces:
-                self._hand_over()
+            if self._pieces and self.stream is not None:
+                self.stream.receive(self._whole_piece())
             elif self._bodiless_bytes > self._max_head:
                 self._fail(BadResponse(self._backend, f"head over {self._max_head} bytes"))
 
@@ -129,8 +127,8 @@ class Connection(asyncio.Protocol):
         if status < 200 or self.stream is None:
             return
         self._head_done = True
-        self._until_close = self._is_until_close()
-        self.stream.begin(status, _end_to_end(self._headers))
+        headers, self._until_close = self._read_head()
+        self.stream.begin(status, headers)
 
     def on_body(self, data: bytes) -> None:
         self._bodiless_bytes = 0
@@ -143,11 +141,8 @@ class Connection(asyncio.Protocol):
         if self._parser.get_status_code() < 200:
             self._headers = []  # 100 and 103 announce the real answer
             return
-        stream.complete = True
-        if self._pieces:
-            self._hand_over()
+        stream.end(self._whole_piece())
         self.stream = None
-        stream.end()
         # should_keep_alive is right only inside this callback; an answer that came before the
         # request was written out leaves the rest of the request in the way of the next one.
         if self._parser.should_keep_alive() and not self._transport.get_write_buffer_size():
@@ -155,24 +150,31 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def _hand_over(self) -> None:
-        """Pass on what a read brought of the body as one piece, however many chunks it came in:
-        each piece costs the client a segment."""
+    def _whole_piece(self) -> bytes:
+        """What a read brought of the body, however many chunks it came in: each piece that is
+        passed on costs the client a segment."""
         pieces, self._pieces = self._pieces, []
-        if self.stream is not None:
-            self.stream.receive(b"".join(pieces))
+        return b"".join(pieces)
 
-    def _is_until_close(self) -> bool:
-        """Whether the body ends with the connection (RFC 9112 §6.3)."""
-        coding, length = [], False
-        for name, value in self._headers:
-            if name == b"transfer-encoding":
-                coding.append(value.strip().lower())
-            elif name == b"content-length":
-                length = True
-        if coding and coding != [b"chunked"]:
+    def _read_head(self) -> tuple[Headers, bool]:
+        """The end-to-end headers, and whether the body ends with the connection (RFC 9112 §6.3)."""
+        passed: Headers = []
+        codings, named = [], []
+        length = False
+        for pair in self._headers:
+            name, value = pair
+            if name not in HOP_BY_HOP:
+                length = length or name == b"content-length"
+                passed.append(pair)
+            elif name == b"transfer-encoding":
+                codings.append(value.strip().lower())
+            elif name == b"connection":
+                named += [token.strip().lower() for token in value.split(b",")]
+        if codings and codings != [b"chunked"]:
             raise BadResponse(self._backend, "a transfer coding other than chunked")
-        return not coding and not length
+        if named:
+            passed = [pair for pair in passed if pair[0] not in named]
+        return passed, not codings and not length
 
     def _hung_up(self, exc: Exception | None) -> None:
         stream, self.stream = self.stream, None
@@ -188,11 +190,3 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             stream.fail(cause)
         self._transport.abort()
-
-
-def _end_to_end(headers: Headers) -> Headers:
-    dropped = HOP_BY_HOP
-    for name, value in headers:
-        if name == b"connection":
-            dropped = dropped.union(token.strip().lower() for token in value.split(b","))
-    return [pair for pair in headers if pair[0] not in dropped]

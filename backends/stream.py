@@ -52,15 +52,21 @@ class Stream:
         "status",
     )
 
-    def __init__(self, backend: str, transport: asyncio.Transport, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        backend: str,
+        transport: asyncio.Transport,
+        timeouts: Timeouts,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.status = 0
         self.headers: Headers = []
         self._backend = backend
         self._transport: asyncio.Transport | None = transport
         self._timeouts = timeouts
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self.connected_at = monotonic()
-        self.heard_at = self._loop.time()
+        self.heard_at = loop.time()
         self.first_byte_at = 0.0
         self._sink: Sink | None = None
         self._held: list[bytes] = []
@@ -104,6 +110,11 @@ class Stream:
         if self._error is not None:
             raise self._error
 
+    def take(self) -> bytes:
+        """The body of an answer that is complete and was not relayed: all that remains to do."""
+        held, self._held = self._held, []
+        return b"".join(held)
+
     def pause(self) -> None:
         """Stop reading from the server; what was read already may still be written.
 
@@ -140,16 +151,22 @@ class Stream:
         self._held.append(data)
         self._held_bytes += len(data)
         if not self.first_byte_at:
-            self._first_byte()
+            self.first_byte_at = monotonic()
+            self._wake()
         if self._held_bytes > HELD_BYTES:
             self.pause()
 
-    def end(self) -> None:
-        """The body is complete; the transport is the connection's again, in reading state."""
+    def end(self, data: bytes = b"") -> None:
+        """The body is complete with this last piece of it, if there is one. The transport is the
+        connection's again, in reading state."""
+        self.complete = not self._ended
+        if data:
+            self.receive(data)
         if not self._ended:
-            self.resume()
+            if self._paused:
+                self.resume()
             if not self.first_byte_at:
-                self._first_byte()
+                self.first_byte_at = monotonic()
             self._finish(None)
 
     def fail(self, error: BaseException) -> None:
@@ -172,16 +189,11 @@ class Stream:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _first_byte(self) -> None:
-        self.first_byte_at = monotonic()
-        self._wake()
-
     def _release_held(self, sink: Sink) -> None:
-        held, self._held = self._held, []
         self._sink = sink
         self.resume()
-        if held:
-            sink.write(b"".join(held))
+        if data := self.take():
+            sink.write(data)
 
     def _write(self, sink: Sink, data: bytes) -> None:
         try:
