@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 from backends.discovery.reconcile import Reconciler
 from backends.fleet import Fleet
+from backends.timed import time_to_first_token
 from backends.types import BackendStatus, Load
-from gateway.catalogue import Catalogue, Tokenizers
+from gateway.catalogue import Catalogue, Questions, Tokenizers
 from gateway.config import Config
 from gateway.control import Control
 from gateway.discovery import discover
 from gateway.driver import Driver
+from gateway.handlers import PATHS
+from gateway.meter import WITHIN
 from gateway.metrics import Metrics, StateCollector
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
 from gateway.status import Status
@@ -25,7 +28,7 @@ from gateway.ui.admin import Admin
 from gateway.ui.document import Sources
 from gateway.ui.news import News
 from scheduler.events import Decided, LoadSeen, SettingsChanged
-from tokenizer_pool.types import PoolReport
+from tokenizer_pool.types import Kind, PoolReport
 
 log = logging.getLogger("forebay.brain")
 decisions = logging.getLogger("forebay.decisions")
@@ -63,7 +66,7 @@ class Brain:
         self.catalogue = Catalogue(
             config,
             surroundings.tokenizers,
-            tokenize=self.fleet.tokenize,
+            questions=Questions(self.fleet.tokenize, self._time),
             apply=self.driver.apply,
             published=surroundings.published,
             spawn=tasks.spawn,
@@ -118,8 +121,13 @@ class Brain:
         await self.fleet.stop()
 
     def distrust(self, backend: str, model: str, reason: str) -> None:
+        self._metrics.distrusted(backend, model)
         self._news.distrusted(backend, model, reason)
         self.catalogue.distrust(backend, model, reason)
+
+    async def _time(self, backend: str, kind: Kind, body: bytes) -> float:
+        client = self.fleet.client(backend)
+        return await time_to_first_token(client, PATHS[kind], body, within=WITHIN)
 
     # how the parts tell each other
 

@@ -2,8 +2,9 @@
 
 The fleet says what each server serves and whether it uses ids that it is given; the tokenizer
 pool makes ids. Here the two are brought together: ids go to a backend only when the pool's are
-proved to be what that backend itself would have made (`parity`). Until that is settled the
-scheduler sees the backend as warming. The request path reads the outcome in `directory`.
+proved to be what that backend itself would have made (`parity`), and only for prompts of sizes for
+which they are the faster way (`meter`). Until that is settled the scheduler sees the backend as
+warming. The request path reads the outcome in `directory`.
 """
 
 import asyncio
@@ -13,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from backends.types import BackendStatus, Capabilities, Channel, ServedModel, State
+from gateway.bands import Band, ChannelChoice, pinned
 from gateway.config import Config
 from gateway.directory import Directory, Row, Standing
+from gateway.meter import Ask, Meter
 from gateway.parity import Tokenize, compare
 from gateway.settings import scheduler_backend
 from scheduler.events import BackendChanged, BackendRemoved
 from tokenizer_pool.errors import TokenizerUnavailable
-from tokenizer_pool.types import ModelReport, TokenizerSource, TokenList
+from tokenizer_pool.types import Kind, ModelReport, TokenizedPrompt, TokenizerSource, TokenList
 
 log = logging.getLogger("forebay.catalogue")
 
@@ -36,13 +39,26 @@ class Tokenizers(Protocol):
 
     async def tokenize(self, body: bytes) -> TokenList: ...
 
+    async def prepare(self, kind: Kind, body: bytes) -> TokenizedPrompt: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a backend is asked: its own `/tokenize`, and how long a request takes it."""
+
+    tokenize: Tokenize
+    time: Ask
+
 
 @dataclass(slots=True)
 class _Entry:
+    """`rounds` counts how often it was settled."""
+
     status: BackendStatus
     settling: Capabilities | None = None
     settled: Capabilities | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
+    rounds: int = 0
 
     @property
     def state(self) -> State:
@@ -56,8 +72,7 @@ class _Entry:
 class Catalogue:
     """Follows the fleet; tells the scheduler and `directory`.
 
-    `tokenize` asks a backend's own `/tokenize`; `published` is called with the name of each
-    backend whose row in the directory is new.
+    `published` is called with the name of each backend whose row in the directory is new.
     """
 
     def __init__(
@@ -65,7 +80,7 @@ class Catalogue:
         config: Config,
         pool: Tokenizers,
         *,
-        tokenize: Tokenize,
+        questions: Questions,
         apply: Callable[[BackendChanged | BackendRemoved], None],
         published: Callable[[str], None],
         spawn: Spawn,
@@ -73,12 +88,14 @@ class Catalogue:
         self.directory = Directory(config.backends)
         self._config = config
         self._pool = pool
-        self._tokenize = tokenize
+        self._tokenize = questions.tokenize
+        self._meter = Meter(pool, questions.time)
         self._apply = apply
         self._published = published
         self._spawn = spawn
         self._entries: dict[str, _Entry] = {}
         self._unavailable: dict[str, str] = {}
+        self._distrusted: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
         self._adding = asyncio.Lock()
 
@@ -101,18 +118,30 @@ class Catalogue:
             self._apply(BackendRemoved(backend))
 
     def reconfigure(self, config: Config) -> None:
-        """Put changed limits, weights and classes in force."""
+        """Put changed limits, weights and classes in force, and another choice of the channel.
+
+        That choice also clears what the watchdog holds against backends: they are judged anew.
+        """
+        chosen = config.tokenizer.channel is not self._config.tokenizer.channel
         self._config = config
+        if chosen:
+            self._distrusted.clear()
         for entry in self._entries.values():
+            if chosen and entry.settled is not None and entry.settling is entry.settled:
+                self._spawn(f"settle-{entry.status.spec.name}", self._settle(entry, entry.settled))
             self._announce(entry)
 
     def distrust(self, backend: str, model: str, reason: str) -> None:
-        """Send a backend's prompts for a model as text until the backend is proved again."""
+        """Send a backend's prompts for a model as text, also when it is proved again.
+
+        Another choice of the channel by an operator clears it, or a restart of the gateway.
+        """
         entry = self._entries.get(backend)
         if entry is None:  # it was removed while its last answers came
             return
         log.error("backend %s, model %s: text from now on: %s", backend, model, reason)
-        entry.standings = entry.standings | {model: Standing(Channel.TEXT, Channel.TEXT, reason)}
+        self._distrusted[backend, model] = reason
+        entry.standings = entry.standings | {model: _by_text(reason)}
         self._announce(entry)
 
     # what people ask
@@ -142,27 +171,68 @@ class Catalogue:
         self._apply(BackendChanged(backend))
 
     async def _settle(self, entry: _Entry, found: Capabilities) -> None:
-        """Settle the channel of each model; a newer probe's findings make this one's void."""
-        standings = {m.name: await self._stand(entry, found, m) for m in found.models}
+        """Settle the channels of each model; a newer probe's findings make this one's void."""
+        standings: dict[str, Standing] = {}
+        # Base models first: adapters share their frontend, and with it what is the faster way.
+        for model in sorted(found.models, key=lambda each: each.parent is not None):
+            standings[model.name] = await self._stand(entry, found, model, standings)
         backend = entry.status.spec.name
         if entry.settling is not found or self._entries.get(backend) is not entry:
             return
         entry.settled, entry.standings = found, standings
-        for model, standing in standings.items():
+        entry.rounds += 1
+        for model_name, standing in standings.items():
             line = "backend %s, model %s: chat by %s, completions by %s: %s"
-            channels = standing.chat.value, standing.completions.value
-            log.info(line, entry.status.spec.name, model, *channels, standing.reason)
+            log.info(line, backend, model_name, *map(_told, Kind, [standing] * 2), standing.reason)
         self._announce(entry)
+        if self._config.tokenizer.channel is ChannelChoice.AUTO and Channel.IDS in (
+            found.chat, found.completions
+        ):  # fmt: skip
+            self._spawn(f"channels-{backend}", self._refresh(entry, found))
 
-    async def _stand(self, entry: _Entry, found: Capabilities, model: ServedModel) -> Standing:
-        reason = await self._add_tokenizer(model)
+    async def _refresh(self, entry: _Entry, found: Capabilities) -> None:
+        """After a while, time the channels again, while it is still the server that was proved."""
+        this = entry.rounds
+        await asyncio.sleep(self._config.tokenizer.channel_refresh)
+        if entry.rounds == this and entry.settled is found:
+            await self._settle(entry, found)
+
+    async def _stand(
+        self,
+        entry: _Entry,
+        found: Capabilities,
+        model: ServedModel,
+        settled: Mapping[str, Standing],
+    ) -> Standing:
+        backend = entry.status.spec.name
+        reason = await self._add_tokenizer(model) or self._distrusted.get((backend, model.name))
         if reason is None:
-            backend = entry.status.spec.name
             reason = await compare(self._pool, self._tokenize, backend, model.name)
-        if reason is None:
-            notes = "; ".join(found.notes) or "ids proved equal to the backend's own"
-            return Standing(found.chat, found.completions, notes)
-        return Standing(Channel.TEXT, Channel.TEXT, reason)
+        if reason is not None:
+            return _by_text(reason)
+        base = settled.get(model.parent or "")
+        if base is None:
+            bands = [
+                await self._bands(backend, model, kind, proved)
+                for kind, proved in ((Kind.CHAT, found.chat), (Kind.COMPLETION, found.completions))
+            ]
+        else:
+            bands = [base.chat_bands, base.completion_bands]
+        # The watchdog may have spoken meanwhile.
+        reason = self._distrusted.get((backend, model.name))
+        notes = "; ".join(found.notes) or "ids proved equal to the backend's own"
+        standing = Standing(found.chat, found.completions, notes, *bands)
+        return standing if reason is None else _by_text(reason)
+
+    async def _bands(
+        self, backend: str, model: ServedModel, kind: Kind, proved: Channel
+    ) -> tuple[Band, ...]:
+        choice = self._config.tokenizer.channel
+        if proved is Channel.TEXT:
+            return ()
+        if choice is not ChannelChoice.AUTO:
+            return pinned(Channel(choice.value))
+        return await self._meter.bands(backend, model.name, kind, model.max_model_len)
 
     async def _add_tokenizer(self, model: ServedModel) -> str | None:
         """Load a model's tokenizer once; returns why it cannot be had, if so."""
@@ -189,3 +259,12 @@ class Catalogue:
             return configured
         base = next((m for m in self._served() if m.name == model.parent), model)
         return base.root
+
+
+def _by_text(reason: str) -> Standing:
+    return Standing(Channel.TEXT, Channel.TEXT, reason)
+
+
+def _told(kind: Kind, standing: Standing) -> str:
+    """`ids`, `text`, or both where it depends on the size."""
+    return " or ".join(sorted(channel.value for channel in standing.channels(kind)))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import Field, model_validator
 
+from gateway.bands import ChannelChoice
 from gateway.canary.config import CanaryConfig
 from gateway.discovery import DiscoveryConfig
 from gateway.peak import PeakConfig
@@ -124,6 +125,10 @@ class TokenizerConfig(Schema):
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     segment_cache: Annotated[int, Field(ge=0, le=1 << 32)] = 32 << 20
     cache_dir: Path | None = None
+    channel: ChannelChoice = ChannelChoice.AUTO
+    channel_refresh: Seconds = 3600.0
+    parity_sample: Annotated[int, Field(ge=0)] = 1000
+    parity_tolerated: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
 RedisUrls = Annotated[str, Field(pattern=r"^(redis|rediss|unix)://\S+$")]

@@ -9,20 +9,40 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backends.types import BackendSpec, Channel, ServedModel
-from tokenizer_pool.types import Kind
+from gateway.bands import Band, channel_of
+from tokenizer_pool.types import Kind, TokenizedPrompt
+
+_LONGEST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one model's prompts go to one backend, and why (`reason` is for a person)."""
+    """How one model's prompts go to one backend, and why (`reason` is for a person).
+
+    `chat` and `completions` are the channels that are proved. Where that is ids, the bands say for
+    which prompts they are used.
+    """
 
     chat: Channel
     completions: Channel
     reason: str
+    chat_bands: tuple[Band, ...] = ()
+    completion_bands: tuple[Band, ...] = ()
 
-    def takes_ids(self, kind: Kind) -> bool:
-        channel = self.chat if kind is Kind.CHAT else self.completions
-        return channel is Channel.IDS
+    def channel(self, kind: Kind, tokens: int) -> Channel:
+        """How a prompt of so many tokens goes."""
+        proved = self.chat if kind is Kind.CHAT else self.completions
+        return channel_of(self._bands(kind), tokens) if proved is Channel.IDS else Channel.TEXT
+
+    def channels(self, kind: Kind) -> set[Channel]:
+        """How prompts of any length go."""
+        bands = self._bands(kind)
+        return {self.channel(kind, band.up_to or _LONGEST) for band in bands} or {
+            self.channel(kind, _LONGEST)
+        }
+
+    def _bands(self, kind: Kind) -> tuple[Band, ...]:
+        return self.chat_bands if kind is Kind.CHAT else self.completion_bands
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +62,32 @@ class Directory:
     def __init__(self, backends: Iterable[str] = ()) -> None:
         self.rows: dict[str, Row] = {name: Row() for name in backends}
         self._models: dict[str, ServedModel] = {}
+        self._forms = dict.fromkeys(Kind, (True, True))
 
     def put(self, backend: str, row: Row) -> None:
         self.rows[backend] = row
-        self._models = self._union()
+        self._summarise()
 
     def remove(self, backend: str) -> None:
         if self.rows.pop(backend, None) is not None:
-            self._models = self._union()
+            self._summarise()
 
     def context_length(self, model: str) -> int | None:
         """The longest context, in tokens, that a backend offers for the model."""
         served = self._models.get(model)
         return None if served is None else served.max_model_len
 
-    def takes_ids(self, backend: str, model: str, kind: Kind) -> bool:
+    def takes_ids(self, backend: str, kind: Kind, prompt: TokenizedPrompt) -> bool:
+        """Does the prompt go to this backend by ids?"""
         row = self.rows.get(backend)
-        standing = None if row is None else row.standings.get(model)
-        return standing is not None and standing.takes_ids(kind)
+        standing = None if row is None else row.standings.get(prompt.model)
+        if standing is None:
+            return False
+        return standing.channel(kind, prompt.prompt_tokens) is Channel.IDS
+
+    def forms(self, kind: Kind) -> tuple[bool, bool]:
+        """Does any backend take ids, and does any take text? Both, while none is known."""
+        return self._forms[kind]
 
     def ready_for(self, model: str) -> frozenset[str]:
         """The names of the backends that take traffic and serve the model."""
@@ -79,6 +107,20 @@ class Directory:
 
     def any_ready(self) -> bool:
         return any(row.ready for row in self.rows.values())
+
+    def _summarise(self) -> None:
+        """What requests ask of all rows together, found out once for all of them."""
+        self._models = self._union()
+        for kind in Kind:
+            used = {
+                channel
+                for row in self.rows.values()
+                for standing in row.standings.values()
+                for channel in standing.channels(kind)
+            }
+            self._forms[kind] = (
+                (Channel.IDS in used, Channel.TEXT in used) if used else (True, True)
+            )
 
     def _union(self) -> dict[str, ServedModel]:
         models: dict[str, ServedModel] = {}

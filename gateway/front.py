@@ -17,7 +17,7 @@ from gateway.record import RequestRecord
 from gateway.retry import RetryBudget
 from gateway.routes import About, Routes
 from gateway.server import HttpServer
-from gateway.settings import http_limits, stream_timeouts
+from gateway.settings import http_limits, stream_timeouts, watch
 from gateway.tasks import Tasks
 from gateway.tokenization import Tokenization
 from gateway.watchdog import Watchdog
@@ -55,7 +55,7 @@ class Front:
             directory=around.directory,
             retries=RetryBudget(config.retry_share),
             timeouts=stream_timeouts(config),
-            watchdog=Watchdog(around.distrust, metrics.parity_differs),
+            watchdog=Watchdog(watch(config), around.distrust, metrics.parity_differs),
             observe=self._observe,
             retried=metrics.retries.inc,
             expose_timings=config.expose_timings,

@@ -29,7 +29,7 @@ from gateway.record import Outcome, RequestRecord
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
 from gateway.story import Story
-from gateway.watchdog import Watchdog
+from gateway.watchdog import Watchdog, filter_of
 from scheduler.model import Ticket
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
@@ -40,7 +40,7 @@ log = logging.getLogger("forebay.request")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _FORWARDED = [(name, name.encode()) for name in ("authorization", "traceparent", "tracestate")]
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
-_PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
+PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 
 
 class Upstream(Protocol):
@@ -108,8 +108,10 @@ class Handlers:
             self._parts.observe(story.record(monotonic()))
 
     async def _prepare(self, exchange: Exchange, kind: Kind, story: Story) -> TokenizedPrompt:
+        ids, text = self._parts.directory.forms(kind)
+        wanted = self._parts.watchdog.wanted(ids=ids, text=text)
         try:
-            prompt = await self._parts.pool.prepare(kind, exchange.request.body)
+            prompt = await self._parts.pool.prepare(kind, exchange.request.body, wanted=wanted)
         except InvalidRequest as error:
             unexplored = self._parts.directory.unexplored()
             if error.code == "model_not_found" and unexplored:
@@ -163,21 +165,25 @@ class Handlers:
             story.answered(stream.status, stream.first_byte_at)
             if prompt.stream:  # a whole answer's first byte tells nothing of the prefill
                 permit.first_token()
-            await call.relay.run(stream, self._headers(story))
-        if story.channel == "ids" and story.status == 200:
-            count = prompt.prompt_tokens
-            self._parts.watchdog.check(
-                permit.backend, prompt.model, ours=count, tail=call.relay.tail
-            )
+            watched = story.channel == "ids" and story.status == 200
+            seen = filter_of(prompt) if watched else None
+            await call.relay.run(stream, self._headers(story), seen)
+        if watched:
+            self._parts.watchdog.check(permit.backend, prompt, seen, call.relay.tail)
 
     async def _open(self, call: Call, backend: str) -> Stream:
         """The backend's answer, up to its first byte, to the body in the channel it was proved
         to understand."""
-        ids = self._parts.directory.takes_ids(backend, call.prompt.model, call.kind)
-        call.story.channel = "ids" if ids and call.prompt.ids else "text"
+        prompt = call.prompt
+        ids = self._parts.directory.takes_ids(backend, call.kind, prompt)
+        call.story.channel = "ids" if ids and prompt.ids else "text"
+        body = prompt.body(ids=ids)
+        if not body:  # no backend took text when it was prepared
+            again = await self._parts.pool.prepare(call.kind, call.exchange.request.body)
+            body = again.text
         stream = await self._parts.upstream.client(backend).open(
-            _PATHS[call.kind],
-            call.prompt.body(ids=ids),
+            PATHS[call.kind],
+            body,
             timeouts=self._parts.timeouts,
             headers=_forwarded(call),
         )

@@ -80,6 +80,11 @@ class Metrics:
             "Answers whose usage.prompt_tokens was not our exact count.",
             ["backend", "model"],
         )
+        self._distrusted = Counter(
+            "forebay_parity_distrusted_total",
+            "Times that a backend lost its ids for a model, until an operator or a restart.",
+            ["backend", "model"],
+        )
         self.settings_accepted = Counter(
             "forebay_settings_accepted_total", "Changes of Redis keys put in force."
         )
@@ -110,6 +115,9 @@ class Metrics:
 
     def parity_differs(self, backend: str, model: str) -> None:
         self._parity.inc(backend, model)
+
+    def distrusted(self, backend: str, model: str) -> None:
+        self._distrusted.inc(backend, model)
 
     def decided(self, decision: Decided) -> None:
         self._decisions.inc(decision.pool, decision.what.partition(":")[0])

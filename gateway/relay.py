@@ -1,12 +1,15 @@
 """Between a backend's stream and the client: heads, body bytes, and an honest end.
 
-The body goes through unchanged and unparsed. What is kept is the last chunk, because an error
-that comes after the head may only be put between two server-sent events.
+The body goes through unchanged and unparsed, but for what we asked for ourselves (`extras`). What
+is kept is the last chunk, because an error that comes after the head may only be put between two
+server-sent events.
 """
 
+from backends.errors import BackendError
 from backends.stream import Stream
 from gateway.errors import ClientError, render_sse_error
 from gateway.exchange import Exchange
+from gateway.extras import Filter
 
 # What the gateway says itself, or what belongs to the hop between it and the backend.
 _OURS = frozenset(
@@ -30,19 +33,33 @@ class Relay:
         """The last bytes of the body: a stream's usage comes just before its `[DONE]`."""
         return self._before_last[-4096:] + self._last[-4096:]
 
-    async def run(self, stream: Stream, extra: list[tuple[bytes, bytes]]) -> None:
-        """Relay to the end. Raises BackendError when the stream breaks."""
+    async def run(
+        self, stream: Stream, extra: list[tuple[bytes, bytes]], through: Filter | None = None
+    ) -> None:
+        """Relay to the end, `through` a filter. Raises BackendError when the stream breaks."""
         headers = [pair for pair in stream.headers if pair[0] not in _OURS]
         received = dict(stream.headers)
-        length = received.get(b"content-length")
+        length = received.get(b"content-length") if through is None else None
         self._event_stream = received.get(b"content-type", b"").startswith(b"text/event-stream")
         self._exchange.start(
             stream.status, headers + extra, length=None if length is None else int(length)
         )
         self._stream = stream
         self._exchange.follow(stream)
-        await stream.relay(self)
+        if through is None:
+            await stream.relay(self)
+        else:
+            await self._filter(stream, through)
         self._exchange.finish(self._held)
+
+    async def _filter(self, stream: Stream, through: Filter) -> None:
+        through.sink = self
+        try:
+            await stream.relay(through)
+        except BackendError:
+            through.finish(whole=False)
+            raise
+        through.finish(whole=True)
 
     def write(self, data: bytes) -> None:
         self._before_last, self._last = self._last, data

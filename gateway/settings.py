@@ -8,6 +8,7 @@ from backends.settings import FleetSettings, WarmSettings
 from backends.types import BackendSpec, BackendStatus, State, Timeouts
 from gateway.config import Config
 from gateway.http_types import HttpLimits
+from gateway.watchdog import Watch
 from scheduler.model import AffinitySpec, Backend, BackendState, BurstSpec, ClassSpec, Settings
 from tokenizer_pool.prefix import BLOCK
 from tokenizer_pool.types import PoolSettings
@@ -96,6 +97,11 @@ def stream_timeouts(config: Config) -> Timeouts:
 
 def http_limits(config: Config) -> HttpLimits:
     return HttpLimits(**config.http.model_dump())
+
+
+def watch(config: Config) -> Watch:
+    own = config.tokenizer
+    return Watch(sample=own.parity_sample, tolerated=own.parity_tolerated)
 
 
 def default_cache_dir() -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from backends.types import BackendStatus, State
+from gateway.bands import Band
 from gateway.catalogue import Catalogue
 from gateway.control import Control
 from gateway.directory import Standing
@@ -84,11 +85,23 @@ class Status:
         return backends
 
 
-def _standing(standing: Standing) -> dict[str, str]:
+def _standing(standing: Standing) -> dict[str, Any]:
+    """`chat` and `completions` are what is proved; the bands say what is used, and why (in ms)."""
     return {
         "chat": standing.chat.value,
         "completions": standing.completions.value,
         "reason": standing.reason,
+        "chat_bands": [_band(band) for band in standing.chat_bands],
+        "completion_bands": [_band(band) for band in standing.completion_bands],
+    }
+
+
+def _band(band: Band) -> dict[str, Any]:
+    return {
+        "up_to_tokens": band.up_to,
+        "channel": band.channel.value,
+        "ttft_ids_ms": None if band.ids is None else round(band.ids * 1e3, 3),
+        "ttft_text_ms": None if band.text is None else round(band.text * 1e3, 3),
     }
 
 

@@ -7,9 +7,11 @@ from functools import reduce
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import (
     CacheReport,
+    Kind,
     LaneReport,
     ModelReport,
     PoolReport,
+    TokenizedPrompt,
     TokenizerSource,
     TokenList,
 )
@@ -37,6 +39,9 @@ class NodeTokenizers:
 
     async def tokenize(self, body: bytes) -> TokenList:
         return await self._own.tokenize(body)
+
+    async def prepare(self, kind: Kind, body: bytes) -> TokenizedPrompt:
+        return await self._own.prepare(kind, body)
 
 
 def together(own: PoolReport, others: Iterable[PoolReport]) -> PoolReport:
