@@ -11,7 +11,7 @@ from math import inf
 from scheduler.model import BurstSpec, ClassSpec, Placement, Settings
 
 UNBOUNDED = 1_000_000_000
-NO_BURST = BurstSpec(in_flight=None)
+NO_BURST = BurstSpec(in_flight=None, late=None)
 
 PEERS = (Placement.ROUND_ROBIN, Placement.LEAST_REQUESTS, Placement.POWER_OF_TWO)
 OTHERS = (*PEERS, Placement.LEAST_TOKENS)

@@ -22,6 +22,7 @@ from scheduler.events import (
     Finished,
     FirstToken,
     LoadSeen,
+    Progress,
     Reject,
     Woke,
 )
@@ -127,6 +128,8 @@ class Simulation:
                 self._tell(FirstToken(seq_id), now)
             if finished:
                 outcome.ended = at
+                if token_index:
+                    self._tell(Progress(seq_id, token_index), now)
                 self._tell(Finished(seq_id), now)
                 self._follow_up(outcome)
         self._schedule(name)

@@ -64,6 +64,10 @@ class EngineBusy(Exception):
 
 _REJECTIONS: dict[Reason, tuple[int, str]] = {
     Reason.QUEUE_FULL: (429, "the queue for {cls} prompts is full; retry after the time given"),
+    Reason.TENANT_QUEUE_FULL: (
+        429,
+        "your share of the queue for {cls} prompts is full; retry later",
+    ),
     Reason.EXPIRED: (503, "no engine could take this {cls} prompt in time; retry later"),
     Reason.NO_BACKEND: (503, "no engine for this model is ready; retry after the time given"),
     Reason.UNKNOWN_MODEL: (404, "no engine serves this model; GET /v1/models lists those served"),

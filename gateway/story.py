@@ -13,6 +13,7 @@ from tokenizer_pool.types import TokenizedPrompt
 
 _REJECTED = {
     Reason.QUEUE_FULL: Outcome.SHED,
+    Reason.TENANT_QUEUE_FULL: Outcome.SHED,
     Reason.EXPIRED: Outcome.EXPIRED,
     Reason.UNKNOWN_MODEL: Outcome.INVALID,
 }

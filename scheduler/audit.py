@@ -22,9 +22,14 @@ def check(books: Books) -> None:
         assert pool.in_flight == len(mine), "a pool's count has drifted"
         assert pool.bursty == sum(f.prefilling and f.bursty for f in mine)
         queued = [entry.ticket for entry in pool.queue]
-        assert pool.queue.tokens == sum(t.prompt_tokens for t in queued)
-        assert pool.queue.body_bytes == sum(t.body_bytes for t in queued)
-        assert sum(pool.queue.by_tenant.values()) == len(queued)
+        held = pool.queue.held
+        assert held.tickets == len(queued)
+        assert held.tokens == sum(t.prompt_tokens for t in queued)
+        assert held.body_bytes == sum(t.body_bytes for t in queued)
+        tenants = pool.queue.by_tenant
+        assert tenants.keys() == {t.tenant for t in queued}
+        assert sum(own.tickets for own in tenants.values()) == held.tickets
+        assert sum(own.tokens for own in tenants.values()) == held.tokens
     _check_limits(books)
 
 

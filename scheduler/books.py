@@ -67,7 +67,11 @@ class Books:
         """Take a ticket out of the queue that will not be served."""
         pool = self.waiting.pop(ticket_id)
         self.expiry.discard(ticket_id)
-        return pool.queue.remove(ticket_id)
+        queued = pool.queue.remove(ticket_id)
+        if not pool.queue.entries:
+            # Its idle backends may serve others now.
+            self.wake_pools()
+        return queued
 
     def serve(self, head: Head, pool: Pool) -> None:
         """Take the ticket whose turn it is out of the queue."""
@@ -82,7 +86,9 @@ class Books:
         settings, tokens = self.settings, offer.tokens
         blocking = tokens > settings.hold.step_tokens
         bursty = tokens > settings.burst.prompt_tokens
-        flight = Flight(ticket, pool.name, member, now, tokens, blocking, bursty)
+        # Without what an engine takes beside the prefill: when that grows, tokens come late.
+        expected = now + (member.prefill_backlog + tokens) * member.cost.per_token
+        flight = Flight(ticket, pool.name, member, now, tokens, blocking, bursty, expected)
         self.flights[ticket.id] = flight
         member.open(flight)
         if member.full:
@@ -93,12 +99,20 @@ class Books:
         if ticket.prefix or ticket.session:
             self.prefixes.dispatched(ticket, member.backend, tokens, now)
 
-    def first_token(self, ticket_id: str, now: float) -> None:
+    def first_token(self, ticket_id: str, now: float) -> Flight | None:
+        """End a flight's prefill; None when there is none."""
         flight = self.flights.get(ticket_id)
-        if flight is not None and flight.prefilling:
-            self.pools.first_token(flight)
-            flight.member.first_token(flight, now)
-            self._prefilled(flight)
+        if flight is None or not flight.prefilling:
+            return None
+        self.pools.first_token(flight)
+        flight.member.first_token(flight, now)
+        self._prefilled(flight)
+        return flight
+
+    def progress(self, ticket_id: str, tokens: int, now: float) -> None:
+        flight = self.flights.get(ticket_id)
+        if flight is not None and not flight.prefilling:
+            flight.member.progress(flight, tokens, now)
 
     def land(self, ticket_id: str, now: float) -> Flight | None:
         """End a flight, whatever ended it; None when there is none."""
@@ -112,7 +126,8 @@ class Books:
             self.fleet.emptied(member)
         if member.removed:
             self.fleet.release(member)
-        if was_full or flight.service_class != self.pools.smallest.name:
+        name = flight.service_class
+        if was_full or name != self.pools.smallest.name or member.lends_to(name):
             self.wake_pools()
         elif prefilling:
             self._prefilled(flight)
@@ -164,8 +179,8 @@ class Books:
     def fit_limits(self) -> None:
         """Refit the pools' limits to the backends that there are."""
         for pool in self.pools:
-            members = self.fleet.pool(pool.name)
-            self.pools.configure(pool, members)
+            members, lenders = self.fleet.pool(pool.name), self.fleet.lending(pool.spec)
+            self.pools.configure(pool, members, lenders)
         self.wake_pools()
 
     def class_of(self, ticket: Ticket, work: int) -> Pool:

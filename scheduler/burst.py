@@ -1,4 +1,4 @@
-"""Concurrency limits that are halved on a trigger and recover in steps, and the burst trigger.
+"""Concurrency limits that are halved on a trigger and recover in steps, and two of the triggers.
 
 Knows limits and times only; whose limit it is and what else is a trigger the caller decides.
 """
@@ -68,6 +68,28 @@ class AdaptiveLimit:
     def _fit(self) -> None:
         # The epsilon undoes the rounding of (n / configured) * configured.
         self.effective = max(self._floor, int(self.configured * self._share + 1e-9))
+
+
+class LateWindow:
+    """The first tokens of the last window that came later than predicted."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+
+    def triggers(self, spec: BurstSpec, now: float) -> bool:
+        """Note a late first token; whether they are now enough to halve."""
+        if spec.late is None:
+            return False
+        times = self._times
+        while times and times[0] <= now - spec.window:
+            times.popleft()
+        times.append(now)
+        if len(times) < spec.late:
+            return False
+        times.clear()
+        return True
 
 
 class BurstWindow:

@@ -45,6 +45,8 @@ _RETRY_AFTER_MIN = 1.0
 _RETRY_AFTER_MAX = 120.0
 # Without a backend there is no rate to compute with; probes run every few seconds.
 _RETRY_AFTER_DOWN = 5.0
+# Refusals that end as the queue drains.
+_FOR_NOW = (Reason.QUEUE_FULL, Reason.TENANT_QUEUE_FULL, Reason.EXPIRED)
 
 
 class Scheduler:
@@ -60,7 +62,7 @@ class Scheduler:
         self._apply: dict[type[Event], Callable[[Any, Turn], None]] = {
             Arrived: self._on_arrived,
             FirstToken: self._on_first_token,
-            Progress: self._on_nothing,
+            Progress: self._on_progress,
             Finished: self._on_ended,
             Failed: self._on_failed,
             Abandoned: self._on_abandoned,
@@ -176,9 +178,12 @@ class Scheduler:
     def _refuse_newcomer(self, ticket: Ticket, turn: Turn) -> None:
         """Refuse a ticket that could not go at once if that makes its queue too long."""
         pool = self._books.waiting.get(ticket.id)
-        if pool is not None and pool.full_for(ticket):
+        if pool is None:
+            return
+        refusal = pool.refusal(ticket)
+        if refusal is not None:
             self._books.dequeue(ticket.id)
-            self._reject(ticket, pool, Reason.QUEUE_FULL, turn)
+            self._reject(ticket, pool, refusal, turn)
 
     def _refusal(self, ticket: Ticket) -> Reason | None:
         books = self._books
@@ -191,7 +196,17 @@ class Scheduler:
         return Reason.UNKNOWN_MODEL
 
     def _on_first_token(self, event: FirstToken, turn: Turn) -> None:
-        self._books.first_token(event.ticket_id, turn.now)
+        flight = self._books.first_token(event.ticket_id, turn.now)
+        if flight is None or turn.now <= flight.expected:
+            return
+        pool = self._books.pools.get(flight.service_class)
+        if pool is not None and turn.now - flight.expected > pool.spec.ttft_target:
+            member = flight.member
+            if member.late.triggers(self._books.settings.burst, turn.now):
+                self._halve(member.backend.name, member.limit, "first tokens come late", turn)
+
+    def _on_progress(self, event: Progress, turn: Turn) -> None:
+        self._books.progress(event.ticket_id, event.tokens, turn.now)
 
     def _on_ended(self, event: Finished, turn: Turn) -> None:
         self._books.land(event.ticket_id, turn.now)
@@ -209,10 +224,8 @@ class Scheduler:
             self._books.land(event.ticket_id, turn.now)
 
     def _reject(self, ticket: Ticket, pool: Pool, reason: Reason, turn: Turn) -> None:
-        if reason in (Reason.QUEUE_FULL, Reason.EXPIRED):
-            retry_after = self._drain_time(pool, turn.now)
-        else:
-            retry_after = _RETRY_AFTER_DOWN
+        for_now = reason in _FOR_NOW
+        retry_after = self._drain_time(pool, turn.now) if for_now else _RETRY_AFTER_DOWN
         turn.tell(Reject(ticket.id, reason, retry_after, pool.name, turn.cause))
 
     def _drain_time(self, pool: Pool, now: float) -> float:
@@ -225,7 +238,7 @@ class Scheduler:
             rate = sum(1.0 / m.cost.per_token for m in self._books.fleet.pool(pool.name))
         if not rate:
             return _RETRY_AFTER_DOWN
-        return min(max(pool.queue.tokens / rate, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX)
+        return min(max(pool.queue.held.tokens / rate, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX)
 
     # --- limits -----------------------------------------------------------------------------
 
@@ -299,6 +312,3 @@ class Scheduler:
     def _on_woke(self, event: Woke, turn: Turn) -> None:
         # A timer may fire a little early: whatever was announced has to be asked for again.
         self._announced, self._books.stirred = inf, True
-
-    def _on_nothing(self, event: Event, turn: Turn) -> None:
-        """The event changes nothing by itself; time passed all the same."""

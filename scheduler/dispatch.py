@@ -92,7 +92,8 @@ class Dispatcher:
         # What another class has claimed is free for this one in the next turn.
         pool.wake()
         if self._claimed is None:
-            pool.asleep_until, pool.needs_slot = self._retry_at, self._retry_at == inf
+            pool.asleep_until = self._retry_at
+            pool.needs_slot = self._retry_at == inf and not pool.spec.spill
         return False
 
     def _send(self, ticket: Ticket, pool: Pool, offer: Offer, turn: Turn) -> None:
@@ -101,22 +102,43 @@ class Dispatcher:
 
     def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
         """What the ticket takes now, or None and a note of when to ask again."""
-        books, ticket = self._books, queued.ticket
-        cached = books.cached_tokens(ticket, now)
+        ticket = queued.ticket
+        cached = self._books.cached_tokens(ticket, now)
         members = self._with_slot(pool, ticket, cached)
-        if not members:
+        found = self._of_own(queued, pool, offers(members, ticket, cached, now), now)
+        if found is None and pool.spec.spill:
+            return self._of_lenders(queued, pool, cached, now)
+        return found
+
+    def _of_own(
+        self, queued: Queued, pool: Pool, made: Sequence[Offer], now: float
+    ) -> Offer | None:
+        """The best offer of the class's own backends that may be taken."""
+        if not made:
             return None
-        made = offers(members, ticket, cached, now)
         first = best(made)
-        if pool.smallest and books.admission.lateness(first, pool) <= _ROUNDING:
+        if pool.smallest and self._books.admission.lateness(first, pool) <= _ROUNDING:
             return first
-        shared = self._openings(ticket, now)
+        shared = self._openings(queued.ticket, now)
         for offer in best_first(first, made):
             if self._may_take(offer, queued, pool, shared):
                 return offer
             if pool.waits_for is offer.member:
                 break
         return None
+
+    def _of_lenders(
+        self, queued: Queued, pool: Pool, cached: Mapping[str, int], now: float
+    ) -> Offer | None:
+        """The best offer of other classes' idle backends that may be taken at once."""
+        books, ticket = self._books, queued.ticket
+        found = books.fleet.lenders(pool.spec, ticket.model, ticket.avoid)
+        members = [m for m in self._open(found, pool) if books.pools.may_lend(m)]
+        if not members:
+            return None
+        offer = best(offers(members, ticket, cached, now))
+        delay = books.admission.delay(offer, pool, queued, self._openings(ticket, now))
+        return offer if delay <= _ROUNDING else None
 
     def _may_take(self, offer: Offer, queued: Queued, pool: Pool, shared: Openings) -> bool:
         admission = self._books.admission

@@ -62,6 +62,26 @@ class PrefillCost:
         self._sums = (n * keep, x * keep, y * keep, xx * keep, xy * keep)
 
 
+class DecodePace:
+    """Seconds per output token (ITL), by tokens: decayed time over decayed tokens."""
+
+    __slots__ = ("_at", "_seconds", "_tokens")
+
+    def __init__(self) -> None:
+        self._seconds = self._tokens = self._at = 0.0
+
+    def add(self, tokens: int, seconds: float, now: float) -> None:
+        keep = exp((self._at - now) / _MEMORY)
+        self._at = now
+        self._seconds = self._seconds * keep + seconds
+        self._tokens = self._tokens * keep + tokens
+
+    @property
+    def itl(self) -> float:
+        """0.0 until something was decoded."""
+        return self._seconds / self._tokens if self._tokens else 0.0
+
+
 class Meter:
     """A rate per second: decayed amount over decayed time, both from the first sample on."""
 

@@ -26,7 +26,10 @@ class FirstToken:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`tokens` more output tokens were seen."""
+    """`tokens` more output tokens came since the first one, or since the last report.
+
+    One report, just before the end, is enough to learn how fast a backend decodes.
+    """
 
     ticket_id: str
     tokens: int
@@ -137,6 +140,7 @@ class Reason(Enum):
     """Why a ticket was rejected."""
 
     QUEUE_FULL = "queue_full"
+    TENANT_QUEUE_FULL = "tenant_queue_full"
     EXPIRED = "expired"
     NO_BACKEND = "no_backend"
     UNKNOWN_MODEL = "unknown_model"

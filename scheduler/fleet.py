@@ -7,19 +7,20 @@ What each has in flight is in `ledger`; whether one has room now, and which is b
 from collections.abc import Iterator
 
 from scheduler.ledger import Member
-from scheduler.model import Backend, BackendState, BurstSpec
+from scheduler.model import Backend, BackendState, BurstSpec, ClassSpec
 
 
 class Fleet:
     """All backends by name, and the pools they form."""
 
-    __slots__ = ("_alive", "_candidates", "_members", "vacant")
+    __slots__ = ("_alive", "_candidates", "_lenders", "_members", "vacant")
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self.vacant = 0
         """Backends with a free slot, of whatever class, model and state."""
         self._alive: dict[str, bool] = {}
+        self._lenders: dict[tuple[str, str, frozenset[str]], tuple[Member, ...]] = {}
         self._candidates: dict[tuple[str, str, frozenset[str]], tuple[Member, ...]] = {}
 
     def __iter__(self) -> Iterator[Member]:
@@ -106,8 +107,30 @@ class Fleet:
             found = self._candidates[key] = self._find(service_class, model, avoid)
         return found
 
+    def lenders(self, spec: ClassSpec, model: str, avoid: frozenset[str]) -> tuple[Member, ...]:
+        """The backends that are not of the class, but of one that it may spill over to."""
+        key = (spec.name, model, avoid)
+        found = self._lenders.get(key)
+        if found is None:
+            found = self._lenders[key] = tuple(
+                m
+                for m in self.lending(spec)
+                if model in m.backend.models and m.backend.name not in avoid
+            )
+        return found
+
+    def lending(self, spec: ClassSpec) -> list[Member]:
+        """The same, whatever their models."""
+        others = spec.spill
+        return [
+            m
+            for m in self
+            if _takes(m) and m.lends_to(spec.name) and not m.backend.classes.isdisjoint(others)
+        ]
+
     def _changed(self) -> None:
         self._alive.clear()
+        self._lenders.clear()
         self._candidates.clear()
 
     def _find(self, service_class: str, model: str, avoid: frozenset[str]) -> tuple[Member, ...]:

@@ -6,8 +6,8 @@ seen as a serial server of prompt tokens, with a predicted time at which it will
 
 from dataclasses import dataclass
 
-from scheduler.burst import AdaptiveLimit
-from scheduler.estimate import PrefillCost
+from scheduler.burst import AdaptiveLimit, LateWindow
+from scheduler.estimate import DecodePace, PrefillCost
 from scheduler.model import Backend, BurstSpec, Ticket
 
 # A prediction is not trusted to more than this share: a prefill that should be over by now,
@@ -21,6 +21,8 @@ class Flight:
 
     `tokens` is what the backend is expected to compute of the prompt (less a cached prefix);
     `blocking` says that these are more than one engine step, `bursty` that they count as a burst.
+    `expected` is when its first token would come if its prefill, and those before it, were all
+    that takes time; `seen` is when a token last came.
     """
 
     ticket: Ticket
@@ -30,7 +32,9 @@ class Flight:
     tokens: int
     blocking: bool = False
     bursty: bool = False
+    expected: float = 0.0
     prefilling: bool = True
+    seen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,11 @@ class Member:
         "by_class",
         "cost",
         "flights",
+        "late",
         "limit",
         "load",
         "near_backlog",
+        "pace",
         "prefill_backlog",
         "removed",
         "vacant",
@@ -65,6 +71,8 @@ class Member:
     def __init__(self, backend: Backend, limits: BurstSpec) -> None:
         self.backend = backend
         self.cost = PrefillCost(backend.prefill_rate)
+        self.pace = DecodePace()
+        self.late = LateWindow()
         self.flights: dict[str, Flight] = {}
         self.by_class: dict[str, int] = {}
         self.prefill_backlog = 0
@@ -102,6 +110,21 @@ class Member:
         """Whether no prompt is being prefilled."""
         return not self._prefilling
 
+    def lends_to(self, service_class: str) -> bool:
+        """Whether the class is a stranger here."""
+        classes = self.backend.classes
+        return bool(classes) and service_class not in classes
+
+    @property
+    def strangers(self) -> int:
+        """Requests in flight of classes that the backend does not serve."""
+        return sum(count for name, count in self.by_class.items() if self.lends_to(name))
+
+    def progress(self, flight: Flight, tokens: int, now: float) -> None:
+        """Output tokens of a flight that is past its prefill were seen."""
+        self.pace.add(tokens, now - flight.seen, now)
+        flight.seen = now
+
     def wait(self, tokens: int, now: float) -> float:
         """Seconds until the backend begins with a prompt of `tokens` sent now."""
         if not self._prefilling:
@@ -130,6 +153,7 @@ class Member:
 
     def first_token(self, flight: Flight, now: float) -> None:
         """The flight, until now in its prefill, is through; learn from how long that took."""
+        flight.seen = now
         if self._heads(flight):
             self.cost.add(flight.tokens, now - self._busy_since, now)
             self._behind_head(flight, now)

@@ -14,8 +14,11 @@ class ClassSpec:
     `max_prompt_tokens=None` takes everything; exactly one class of a setting has it.
     `limit` bounds the requests in flight in the class's whole pool (None: the backends' own
     limits alone). The queue is bounded by tickets (`queue_limit`), by prompt tokens and by
-    body bytes, and for each tenant by tickets. A backend with a backlog takes a ticket of the
-    smallest class only while its predicted time to first token stays within `ttft_target`.
+    body bytes, for the class and for each of its tenants. A backend with a backlog takes a ticket
+    of the smallest class only while its predicted time to first token stays within `ttft_target`.
+    `spill` names classes whose backends this class may use while they are idle: while none of
+    their own tickets wait, no prompt is in its prefill there, and `Settings.spill_reserve` of
+    their slots stay free of strangers.
     """
 
     name: str
@@ -26,6 +29,9 @@ class ClassSpec:
     queue_tokens: int | None = None
     queue_bytes: int | None = None
     tenant_queue_limit: int | None = None
+    tenant_queue_tokens: int | None = None
+    tenant_queue_bytes: int | None = None
+    spill: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,10 @@ class BurstSpec:
     classes with it; otherwise shorter prompts keep theirs.
     After `clean_interval` seconds without a trigger a limit grows by one `recovery_step`
     (a share of the configured limit, at least 1) per interval until it is whole again. The
-    limits of single backends, halved when an engine preempts or refuses, recover alike.
+    limits of single backends recover alike. They are halved when an engine preempts or refuses,
+    and when `late` first tokens within `window` seconds come later than the prefills before them
+    explain, by more than their class's `ttft_target` (None: not counted).
+    A prompt's length here is what the engine has to compute of it.
     """
 
     prompt_tokens: int = 2048
@@ -51,6 +60,7 @@ class BurstSpec:
     prompts: int | None = None
     tokens: int | None = None
     whole_pool: bool = False
+    late: int | None = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +133,10 @@ class Settings:
     a tenant and that each class has over the next larger one: whatever is overtaken is
     overtaken for a bounded time only. A class that is served uses up its age: smaller classes
     stand back for one ticket per `ageing` seconds, not for a whole queue of old ones.
-    `kv_reserve` is the share of an engine's KV cache that must be free before it gets a prompt
-    of a larger class. `class_by_uncached` sorts by the tokens that no backend's prefix cache is
-    known to hold.
+    `spill_reserve` is the share of a backend's slots that classes which only spill over to it
+    leave free. `kv_reserve` is the share of an engine's KV cache that must be free before it gets
+    a prompt of a larger class. `class_by_uncached` sorts by the tokens that no backend's prefix
+    cache is known to hold.
 
     Raises ValueError when the classes do not cover every prompt length exactly once.
     """
@@ -135,6 +146,7 @@ class Settings:
     queue_wait: float = 60.0
     short_reserve: float = 0.25
     ageing: float = 10.0
+    spill_reserve: float = 0.5
     kv_reserve: float = 0.05
     class_by_uncached: bool = False
     hold: HoldSpec = HoldSpec()
@@ -150,6 +162,9 @@ class Settings:
             raise ValueError("exactly one class must take prompts of any length")
         if len(set(bounds)) != len(bounds):
             raise ValueError("two classes have one bound")
+        names = {spec.name for spec in self.classes}
+        if not all(names.issuperset(spec.spill) for spec in self.classes):
+            raise ValueError("a class spills over to one that does not exist")
         if any(tenant.weight <= 0.0 for tenant in self.tenants):
             raise ValueError("a tenant's weight must be positive")
 

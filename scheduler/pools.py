@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from scheduler.burst import AdaptiveLimit, BurstWindow
 from scheduler.estimate import Meter
+from scheduler.events import Reason
 from scheduler.ledger import Flight, Member
 from scheduler.model import ClassSpec, Settings, Ticket
 from scheduler.queues import ClassQueue
@@ -58,29 +59,35 @@ class Pool:
             and bool(self.queue.entries)
         )
 
-    def full_for(self, ticket: Ticket) -> bool:
-        """Whether the queue, with this ticket in it, is over one of its limits."""
-        spec, queue = self.spec, self.queue
-        return (
-            len(queue.entries) > spec.queue_limit
-            or (spec.queue_tokens is not None and queue.tokens > spec.queue_tokens)
-            or (spec.queue_bytes is not None and queue.body_bytes > spec.queue_bytes)
-            or (
-                spec.tenant_queue_limit is not None
-                and queue.by_tenant.get(ticket.tenant, 0) > spec.tenant_queue_limit
-            )
-        )
+    def refusal(self, ticket: Ticket) -> Reason | None:
+        """Why the queue, with this ticket in it, is over one of its limits, or None."""
+        spec, held = self.spec, self.queue.held
+        if (
+            held.tickets > spec.queue_limit
+            or _over(held.tokens, spec.queue_tokens)
+            or _over(held.body_bytes, spec.queue_bytes)
+        ):
+            return Reason.QUEUE_FULL
+        own = self.queue.by_tenant[ticket.tenant]
+        if (
+            _over(own.tickets, spec.tenant_queue_limit)
+            or _over(own.tokens, spec.tenant_queue_tokens)
+            or _over(own.body_bytes, spec.tenant_queue_bytes)
+        ):
+            return Reason.TENANT_QUEUE_FULL
+        return None
 
 
 class Pools:
     """All classes of one setting, smallest first."""
 
-    __slots__ = ("_burst", "_by_name", "_reserve", "ordered")
+    __slots__ = ("_burst", "_by_name", "_reserve", "_spill_reserve", "ordered")
 
     def __init__(self, settings: Settings, before: "Pools | None" = None) -> None:
         """Make a pool per class; classes that were there `before` keep their adaptive limit."""
         self._burst = settings.burst
         self._reserve = settings.short_reserve
+        self._spill_reserve = settings.spill_reserve
         self._by_name: dict[str, Pool] = {}
         weights = {tenant.name: tenant.weight for tenant in settings.tenants}
         for index, spec in enumerate(sorted(settings.classes, key=_bound)):
@@ -123,12 +130,13 @@ class Pools:
         if pool is not None and flight.bursty:
             pool.bursty -= 1
 
-    def configure(self, pool: Pool, members: Sequence[Member]) -> None:
-        """Refit a pool's limit to the backends that it has now."""
+    def configure(self, pool: Pool, members: Sequence[Member], lenders: Sequence[Member]) -> None:
+        """Refit a pool's limit to the backends that it has now, and those it may spill over to."""
         pool.backends = len(members)
         limit = pool.spec.limit
         if limit is None:
             limit = sum(self.slots(member, pool) for member in members)
+            limit += sum(self._lendable(member.backend.limit) for member in lenders)
         pool.limit.configure(self._burst, limit, floor=pool.backends)
 
     def slots(self, member: Member, pool: Pool) -> int:
@@ -144,6 +152,18 @@ class Pools:
             return limit
         return max(1, limit - ceil(limit * self._reserve))
 
+    def may_lend(self, member: Member) -> bool:
+        """Whether the backend is idle enough to take one more ticket of a class not its own."""
+        if not member.idle or any(self._by_name[c].queue.entries for c in self._own(member)):
+            return False
+        return member.strangers < self._lendable(member.limit.effective)
+
+    def _lendable(self, limit: int) -> int:
+        return floor(limit * (1.0 - self._spill_reserve))
+
+    def _own(self, member: Member) -> Iterator[str]:
+        return (name for name in member.backend.classes if name in self._by_name)
+
     def has_slot(self, member: Member, pool: Pool) -> bool:
         """Whether the backend's own limits let one more ticket of the class in."""
         in_flight = len(member.flights)
@@ -153,6 +173,10 @@ class Pools:
             return True
         larger = in_flight - member.by_class.get(self.smallest.name, 0)
         return larger < min(self.slots(member, pool), member.limit.effective)
+
+
+def _over(amount: int, limit: int | None) -> bool:
+    return limit is not None and amount > limit
 
 
 def _bound(spec: ClassSpec) -> float:

@@ -106,19 +106,37 @@ class Head(NamedTuple):
     lane: Lane
 
 
-class ClassQueue:
-    """All waiting tickets of one class, with their counts, prompt tokens and body bytes."""
+class Held:
+    """How much waits: tickets, their prompt tokens, the bytes of their bodies."""
 
-    __slots__ = ("_clock", "_lanes", "_turns", "body_bytes", "by_tenant", "entries", "tokens")
+    __slots__ = ("body_bytes", "tickets", "tokens")
+
+    def __init__(self) -> None:
+        self.tickets = self.tokens = self.body_bytes = 0
+
+    def add(self, ticket: Ticket) -> None:
+        self.tickets += 1
+        self.tokens += ticket.prompt_tokens
+        self.body_bytes += ticket.body_bytes
+
+    def remove(self, ticket: Ticket) -> None:
+        self.tickets -= 1
+        self.tokens -= ticket.prompt_tokens
+        self.body_bytes -= ticket.body_bytes
+
+
+class ClassQueue:
+    """All waiting tickets of one class, and how much they are, together and by tenant."""
+
+    __slots__ = ("_clock", "_lanes", "_turns", "by_tenant", "entries", "held")
 
     def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
         self._clock = FairClock(weights)
-        self.by_tenant: dict[str, int] = {}
-        self.body_bytes = 0
+        self.held = Held()
+        self.by_tenant: dict[str, Held] = {}
         self._lanes: dict[LaneKey, Lane] = {}
         self.entries: dict[str, Queued] = {}
         self._turns: Sequence[Head] | None = None
-        self.tokens = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -140,9 +158,11 @@ class ClassQueue:
         if lane.add(queued):
             self._turns = None
         self.entries[ticket.id] = queued
-        self.tokens += ticket.prompt_tokens
-        self.body_bytes += ticket.body_bytes
-        self.by_tenant[ticket.tenant] = self.by_tenant.get(ticket.tenant, 0) + 1
+        own = self.by_tenant.get(ticket.tenant)
+        if own is None:
+            own = self.by_tenant[ticket.tenant] = Held()
+        own.add(ticket)
+        self.held.add(ticket)
         return new
 
     def remove(self, ticket_id: str) -> Queued:
@@ -168,12 +188,10 @@ class ClassQueue:
         del self.entries[ticket.id]
         self._turns = None
         lane.discard(ticket)
-        self.tokens -= ticket.prompt_tokens
-        self.body_bytes -= ticket.body_bytes
-        left = self.by_tenant[ticket.tenant] - 1
-        if left:
-            self.by_tenant[ticket.tenant] = left
-        else:
+        self.held.remove(ticket)
+        own = self.by_tenant[ticket.tenant]
+        own.remove(ticket)
+        if not own.tickets:
             del self.by_tenant[ticket.tenant]
 
     def turns(self) -> Sequence[Head]:

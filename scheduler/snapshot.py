@@ -21,7 +21,8 @@ class PoolView:
 class BackendView:
     """One backend's ledger. `prefill_backlog` is tokens whose first token has not come.
 
-    `limit` is the effective one; `prefill_rate` is the estimate, in prompt tokens per second.
+    `limit` is the effective one; `prefill_rate` is the estimate, in prompt tokens per second, and
+    `itl` that of the seconds between two output tokens (0.0: nothing was reported yet).
     """
 
     name: str
@@ -29,6 +30,7 @@ class BackendView:
     limit: int
     prefill_backlog: int
     prefill_rate: float = 0.0
+    itl: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def view(books: Books) -> Snapshot:
         PoolView(
             service_class=pool.name,
             queued=len(pool.queue),
-            queued_tokens=pool.queue.tokens,
+            queued_tokens=pool.queue.held.tokens,
             in_flight=pool.in_flight,
             limit_configured=pool.limit.configured,
             limit_effective=pool.limit.effective,
@@ -58,6 +60,7 @@ def view(books: Books) -> Snapshot:
             limit=member.limit.effective,
             prefill_backlog=member.prefill_backlog,
             prefill_rate=1.0 / member.cost.per_token,
+            itl=member.pace.itl,
         )
         for member in books.fleet
     )

@@ -33,7 +33,7 @@ SETTINGS = (
     Settings(
         classes=(
             ClassSpec("short", max_prompt_tokens=500, limit=5, queue_limit=6),
-            ClassSpec("long", queue_limit=4),
+            ClassSpec("long", queue_limit=4, tenant_queue_limit=2, spill=("short",)),
         ),
         queue_wait=8.0,
         burst=BurstSpec(window=0.5, clean_interval=1.5),
@@ -42,7 +42,7 @@ SETTINGS = (
     Settings(
         classes=(
             ClassSpec("tiny", max_prompt_tokens=50, queue_limit=3),
-            ClassSpec("short", max_prompt_tokens=500, limit=2),
+            ClassSpec("short", max_prompt_tokens=500, limit=2, spill=("long", "tiny")),
             ClassSpec("long", limit=3),
         ),
         queue_wait=20.0,

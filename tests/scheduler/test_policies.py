@@ -17,7 +17,9 @@ from scheduler.events import (
     Finished,
     FirstToken,
     LoadSeen,
+    Progress,
     Reason,
+    Reject,
     SettingsChanged,
     Woke,
 )
@@ -269,6 +271,104 @@ def test_what_is_cached_counts_for_whether_an_answer_can_come_in_time() -> None:
     assert play.s.next_wakeup() == pytest.approx(9.999)
 
 
+def test_first_tokens_that_come_late_halve_the_backends_own_limit() -> None:
+    spec = BurstSpec(late=2, window=1.0)
+    play = Playbook(replace(ONE_CLASS, burst=spec), backend("a", limit=8))
+    late = [
+        (0.0, 0.59, []),
+        (1.0, 0.62, []),
+        (3.0, 0.9, []),
+        (3.1, 0.9, [Decided("a", "first tokens come late", 8, 4, "first_token:t3")]),
+    ]
+    for n, (at, took, told) in enumerate(late):
+        play.arrive(at, f"t{n}", 100)
+        assert play(at + took, FirstToken(f"t{n}")) == told
+
+
+def test_a_long_prefill_is_not_late() -> None:
+    play = Playbook(replace(ONE_CLASS, burst=BurstSpec(late=1)), backend("a", prefill_rate=1000.0))
+    play.arrive(0.0, "t1", 5000)
+    assert play(5.5, FirstToken("t1")) == []
+    play.arrive(6.0, "t2", 400)
+    assert play(6.9, FirstToken("t2")) == []
+
+
+def test_late_first_tokens_may_be_ignored_and_those_of_a_class_that_is_gone_are() -> None:
+    for settings in (replace(ONE_CLASS, burst=BurstSpec(late=None)), TWO_CLASSES):
+        play = Playbook(replace(ONE_CLASS, burst=BurstSpec(late=1)), backend("a", limit=8))
+        play.arrive(0.0, "t", 100)
+        play(1.0, SettingsChanged(settings))
+        assert play(9.0, FirstToken("t")) == []
+
+
+# --- spilling ---------------------------------------------------------------------------------
+
+
+_SPILL = replace(_QUIET, classes=(replace(SHORT, spill=("long",)), replace(LONG, spill=("short",))))
+_SHORT_ONLY = frozenset({"short"})
+
+
+def test_a_class_uses_anothers_idle_backend_when_its_own_are_full() -> None:
+    play = Playbook(
+        _SPILL, backend("s", classes=_SHORT_ONLY, limit=1), backend("l", classes=_LONG_ONLY)
+    )
+    assert [play.arrive(0.0, f"s{n}") for n in range(3)] == ["s", "l", None]
+    sent = play(0.1, FirstToken("s1"))
+    assert sent == [Dispatch("s2", "l", "short", "first_token:s1")]
+
+
+def test_without_the_setting_nothing_spills() -> None:
+    play = Playbook(
+        _QUIET, backend("s", classes=_SHORT_ONLY, limit=1), backend("l", classes=_LONG_ONLY)
+    )
+    assert [play.arrive(0.0, f"s{n}") for n in range(2)] == ["s", None]
+
+
+def test_the_reserve_of_a_lender_stays_free_and_what_ends_there_makes_room() -> None:
+    play = Playbook(
+        replace(_SPILL, spill_reserve=0.5),
+        backend("s", classes=_SHORT_ONLY, limit=1),
+        backend("l", classes=_LONG_ONLY, limit=4),
+    )
+    play.arrive(0.0, "own")
+    for n in range(2):
+        assert play.arrive(n, f"s{n}") == "l"
+        play(n + 0.1, FirstToken(f"s{n}"))
+    assert play.arrive(2.0, "s2") is None
+    assert play(2.5, Finished("s0")) == [Dispatch("s2", "l", "short", "finished:s0")]
+
+
+def test_nobody_spills_over_to_a_class_that_queues_itself_until_its_queue_is_gone() -> None:
+    play = Playbook(
+        _SPILL,
+        backend("s", classes=_SHORT_ONLY, limit=1),
+        backend("l", classes=_LONG_ONLY, limit=4),
+    )
+    play(0.0, _load(backend="l", kv=0.99))
+    play.arrive(0.0, "own")
+    assert play.arrive(0.1, "long", 500_000) is None
+    assert play.arrive(0.1, "short") is None
+    assert play(0.2, Abandoned("long")) == [Dispatch("short", "l", "short", "abandoned:long")]
+
+
+def test_a_long_prompt_spills_over_only_where_short_ones_keep_an_open_backend() -> None:
+    play = Playbook(
+        _SPILL,
+        backend("s1", classes=_SHORT_ONLY),
+        backend("s2", classes=_SHORT_ONLY),
+        backend("l", classes=_LONG_ONLY, limit=1),
+    )
+    assert play.arrive(0.0, "l1", 8000) == "l"
+    assert play.arrive(0.0, "l2", 8000) == "s1"
+    assert play.arrive(0.0, "l3", 8000) is None
+    assert play.arrive(0.0, "s") == "s2"
+
+
+def test_a_class_spills_over_to_classes_that_exist() -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        Settings(classes=(replace(SHORT, spill=("nobody",)), LONG))
+
+
 # --- order ------------------------------------------------------------------------------------
 
 
@@ -311,15 +411,28 @@ def test_a_ticket_expires_when_its_answer_could_no_longer_come_in_time() -> None
 
 
 def test_a_tenant_may_not_fill_the_queue_alone() -> None:
-    spec = ClassSpec("all", tenant_queue_limit=1, queue_tokens=250, queue_bytes=90)
+    spec = ClassSpec(
+        "all", tenant_queue_limit=1, tenant_queue_tokens=200, queue_tokens=250, queue_bytes=90
+    )
     play = Playbook(Settings(classes=(spec,)), backend(limit=1))
-    full = f"rejected: {Reason.QUEUE_FULL}"
+    full, own = (f"rejected: {r}" for r in (Reason.QUEUE_FULL, Reason.TENANT_QUEUE_FULL))
     play.arrive(0.0, "x")
+    assert play.arrive(0.0, "c1", 201, tenant="c") == own
     assert play.arrive(0.0, "a1", tenant="a", body_bytes=40) is None
-    assert play.arrive(0.0, "a2", tenant="a") == full
+    assert play.arrive(0.0, "a2", tenant="a") == own
     assert play.arrive(0.0, "b1", tenant="b", body_bytes=60) == full
     assert play.arrive(0.0, "b2", 160, tenant="b") == full
     assert play.arrive(0.0, "b3", 150, tenant="b", body_bytes=50) is None
+
+
+def test_a_tenants_bytes_are_bounded_too() -> None:
+    spec = ClassSpec("all", tenant_queue_bytes=50)
+    play = Playbook(Settings(classes=(spec,)), backend(limit=1))
+    play.arrive(0.0, "x")
+    assert play.arrive(0.0, "a1", tenant="a", body_bytes=40) is None
+    (refused,) = play(0.0, Arrived(ticket("a2", tenant="a", body_bytes=11)))
+    assert refused == Reject("a2", Reason.TENANT_QUEUE_FULL, 1.0, "all", "arrived:a2")
+    assert play.arrive(0.0, "a3", tenant="a", body_bytes=10) is None
 
 
 def test_tenants_that_have_caught_up_are_forgotten() -> None:
@@ -537,6 +650,23 @@ def test_a_meter_forgets() -> None:
     assert Meter().rate(0.0) == 0.0
 
 
+def test_the_time_between_tokens_is_learned_from_one_report_at_the_end() -> None:
+    play = Playbook(ONE_CLASS, backend("a"))
+    assert play.s.snapshot().backends[0].itl == 0.0
+    for n in range(3):
+        play.arrive(n, f"t{n}", 100)
+        play(n, Progress(f"t{n}", 7))
+        play(n + 0.1, FirstToken(f"t{n}"))
+        play(n + 0.5, Progress(f"t{n}", 20))
+        play(n + 0.5, Finished(f"t{n}"))
+        play(n + 0.6, Progress(f"t{n}", 20))
+    assert play.s.snapshot().backends[0].itl == pytest.approx(0.02)
+    play.arrive(300.0, "later", 100)
+    play(300.0, FirstToken("later"))
+    play(304.0, Progress("later", 40))
+    assert play.s.snapshot().backends[0].itl == pytest.approx(0.1, rel=0.05)
+
+
 def test_a_probe_that_measures_anew_restarts_the_estimate() -> None:
     play = Playbook(ONE_CLASS, backend("a", prefill_rate=1000.0))
     for n in range(10):
@@ -547,5 +677,5 @@ def test_a_probe_that_measures_anew_restarts_the_estimate() -> None:
     assert play.s.snapshot().backends[0].prefill_rate == pytest.approx(2000.0)
 
 
-def _load(kv: float = 0.0, preemptions: int = 0) -> LoadSeen:
-    return LoadSeen("a", running=0, waiting=0, kv_usage=kv, preemptions=preemptions)
+def _load(kv: float = 0.0, preemptions: int = 0, backend: str = "a") -> LoadSeen:
+    return LoadSeen(backend, running=0, waiting=0, kv_usage=kv, preemptions=preemptions)
