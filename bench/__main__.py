@@ -3,7 +3,8 @@
 import typer
 
 from bench.calibrate.command import calibrate
-from bench.compare.command import compare_command
+from bench.chaos.command import chaos
+from bench.compare.command import compare_command, of_scenario
 from bench.decisions import decisions
 from bench.load.command import load
 from bench.load.selfcheck import selfcheck
@@ -22,6 +23,7 @@ def bench() -> None:
     """Measure a server, the scheduler, or a claim of this project."""
 
 
+app.command()(chaos)
 app.command()(load)
 app.command()(selfcheck)
 app.command()(preprocess)
@@ -33,6 +35,12 @@ app.command()(calibrate)
 app.command()(prefix)
 app.command()(workers)
 app.command("compare")(compare_command)
+app.command("hol")(
+    of_scenario("hol", "Head of line, over sockets: nine short prompts for each of 8,000 tokens.")
+)
+app.command("burst")(
+    of_scenario("burst", "A wave of long prompts into steady short ones, over sockets.")
+)
 
 if __name__ == "__main__":
     app()

@@ -1,13 +1,13 @@
-"""`python -m bench compare`: Forebay beside other gateways and none, in one run."""
+"""`python -m bench compare`, and `hol` and `burst`: Forebay beside other gateways and none."""
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import aiohttp
 import typer
@@ -16,6 +16,7 @@ from rich.console import Console
 
 from bench.children import ChildEnded, Children, children
 from bench.compare import engines as sources
+from bench.compare import flags
 from bench.compare.engines import CompareFailed, Engines
 from bench.compare.install import FROM_THE_SYSTEM, PACKAGES, install
 from bench.compare.report import of_scenarios, summary, table
@@ -30,60 +31,105 @@ from bench.pictures.compare import draw
 from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import locate
 
-DEFAULT = ",".join((DIRECT, *PEERS))
+ALL = ",".join((DIRECT, *PEERS))
+BASELINES = "direct,forebay,nginx,vllm-router"
+"""Beside Forebay: none, a proxy, and a router that knows load and prefixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A comparison as the command line asks for it; see `flags`."""
+
+    peers: str
+    scenario: str
+    rounds: int
+    seconds: float
+    source: "Source"
+    prefill_us: float | None = None
+    json: Path | None = None
+    pictures: Path | None = None
+
+    def plan(self) -> Plan:
+        """Raises ValueError. Peers that are not installed are left out."""
+        wanted = self.peers.split(",")
+        if unknown := set(wanted) - {DIRECT, *PEERS}:
+            raise ValueError(f"no such peer: {', '.join(unknown)}; there are {ALL}")
+        runs = tuple(peer for peer in wanted if peer == DIRECT or is_installed(peer))
+        prefill = None if self.prefill_us is None else self.prefill_us * 1e-6
+        pace = Pace(self.seconds, self.source.count, prefill)
+        return Plan(tuple(named(self.scenario)), runs, self.rounds, pace)
 
 
 def compare_command(
-    peers: Annotated[str, typer.Option(help="Which, separated by commas.")] = DEFAULT,
-    scenario: Annotated[str, typer.Option(help="hol, burst, chat: separated by commas.")] = "hol",
-    rounds: Annotated[int, typer.Option(help="How often each peer has its turn.", min=1)] = 3,
-    seconds: Annotated[float, typer.Option(help="Of each scenario in each turn.", min=1)] = 40.0,
-    backend: Annotated[
-        list[str] | None, typer.Option(help="Servers that run already, instead of simulated ones.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Theirs; default: the first served.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="Its directory.")] = None,
-    prefill_us: Annotated[
-        float | None, typer.Option(help="What a prompt token costs them: loads are shares of it.")
-    ] = None,
-    real: Annotated[bool, typer.Option("--real", help="Start a real vLLM on the CPU.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Write PNG files here.")] = None,
-    install_to: Annotated[
-        Path | None, typer.Option("--install", help="Only set up peers from PyPI, in this folder.")
-    ] = None,
+    peers: flags.Peers = ALL,
+    scenario: flags.Scenario = "hol",
+    rounds: flags.Rounds = 3,
+    seconds: flags.Seconds = 40.0,
+    backend: flags.Backend = None,
+    model: flags.Model = None,
+    tokenizer: flags.Tokenizer = None,
+    prefill_us: flags.PrefillUs = None,
+    real: flags.Real = False,
+    json: flags.Json = None,
+    pictures: flags.Pictures = None,
+    install_to: flags.Install = None,
 ) -> None:
     """Send the same requests through each gateway, in turn, before the same engines."""
-    console = Console()
-    wanted = peers.split(",")
-    if unknown := set(wanted) - {DIRECT, *PEERS}:
-        raise typer.BadParameter(f"no such peer: {', '.join(unknown)}", param_hint="--peers")
     if install_to is not None:
-        failed = install(install_to, [peer for peer in PACKAGES if peer in wanted], console.print)
-        raise typer.Exit(bool(failed))
-    count = 1 if real else len(backend or ()) or ENGINES
-    prefill = None if prefill_us is None else prefill_us * 1e-6
-    runs = tuple(peer for peer in wanted if peer == DIRECT or is_installed(peer))
+        wanted = [peer for peer in PACKAGES if peer in peers.split(",")]
+        raise typer.Exit(bool(install(install_to, wanted, Console().print)))
+    source = Source(tuple(backend or ()), model, tokenizer, real=real)
+    compared(Asked(peers, scenario, rounds, seconds, source, prefill_us, json, pictures))
+
+
+def of_scenario(name: str, about: str) -> Callable[..., None]:
+    """The command of one scenario: the comparison with fewer peers."""
+
+    def command(
+        peers: flags.Peers = BASELINES,
+        rounds: flags.Rounds = 3,
+        seconds: flags.Seconds = 40.0,
+        backend: flags.Backend = None,
+        model: flags.Model = None,
+        tokenizer: flags.Tokenizer = None,
+        prefill_us: flags.PrefillUs = None,
+        real: flags.Real = False,
+        json: flags.Json = None,
+        pictures: flags.Pictures = None,
+    ) -> None:
+        source = Source(tuple(backend or ()), model, tokenizer, real=real)
+        compared(Asked(peers, name, rounds, seconds, source, prefill_us, json, pictures))
+
+    command.__doc__ = about
+    return command
+
+
+def compared(asked: Asked) -> None:
+    """Run it, show the tables and write the files. Ends the program when it cannot be run."""
+    console = Console()
     with _failures_told():
-        if pictures is not None:
+        if asked.pictures is not None:
             style.check()
-        plan = Plan(tuple(named(scenario)), runs, rounds, Pace(seconds, count, prefill))
-        source = Source(backend or [], model, tokenizer, real=real)
-        found = _run(measure(plan, source, console))
-    for peer in wanted:
-        if peer not in runs:
+        plan = asked.plan()
+        found = _run(measure(plan, asked.source, console))
+    for peer in asked.peers.split(","):
+        if peer not in plan.peers:
             found.failed[peer] = f"not installed: {FROM_THE_SYSTEM.get(peer, 'see --install')}"
-    _report(found, console, json, pictures)
+    _report(found, console, asked.json, asked.pictures)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Which engines: those at `urls`, a real vLLM here, else simulated ones."""
 
-    urls: list[str]
+    urls: tuple[str, ...]
     model: str | None
     tokenizer: Path | None
     real: bool
+
+    @property
+    def count(self) -> int:
+        return 1 if self.real else len(self.urls) or ENGINES
 
 
 async def measure(plan: Plan, source: Source, console: Console) -> Found:

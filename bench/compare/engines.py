@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +64,7 @@ async def simulated(
     return Engines(tuple(f"{HOST}:{port}" for port in ports), MODEL, TOKENIZER)
 
 
-async def given(urls: list[str], model: str | None, tokenizer: Path | None) -> Engines:
+async def given(urls: Sequence[str], model: str | None, tokenizer: Path | None) -> Engines:
     """Servers that run already. Raises CompareFailed, and aiohttp.ClientError."""
     upstreams = []
     for url in urls:
