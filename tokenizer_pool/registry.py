@@ -15,7 +15,7 @@ def resolve(models: Mapping[str, _T], document: Document) -> _T:
     if name is None:
         if len(models) == 1:
             return next(iter(models.values()))
-        raise InvalidRequest("model is required", param="model")
+        raise InvalidRequest("model is required", param="model", code="model_required")
     try:
         return models[name]
     except KeyError:

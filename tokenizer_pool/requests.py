@@ -30,14 +30,14 @@ def _dump(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as error:
-        raise InvalidRequest("the body is nested too deeply") from error
+        raise InvalidRequest("the body is nested too deeply", code="invalid_json") from error
 
 
 def _dump_exactly(value: Any) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except RecursionError as error:
-        raise InvalidRequest("the body is nested too deeply") from error
+        raise InvalidRequest("the body is nested too deeply", code="invalid_json") from error
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Document:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidRequest(f"the body is not valid JSON: {name} is not a number")
+    raise InvalidRequest(f"the body is not JSON: {name} is no number", code="invalid_json")
 
 
 def _parse_exactly(body: bytes) -> Any:
@@ -67,7 +67,7 @@ def _parse_exactly(body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+        raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from error
 
 
 def parse(
@@ -112,9 +112,9 @@ def _load(body: bytes, aliases: Mapping[str, str]) -> dict[str, Any]:
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+        raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(values, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise InvalidRequest("the body must be a JSON object", code="invalid_json")
     if aliases and isinstance(name := values.get("model"), str) and name in aliases:
         values["model"] = aliases[name]
     return values
@@ -161,7 +161,7 @@ def model_name(document: Document) -> str | None:
     """The model asked for; None when the request leaves it to us."""
     name = document.values.get("model")
     if not isinstance(name, str | None):
-        raise InvalidRequest("model must be a string", param="model")
+        raise InvalidRequest("model must be a string", param="model", code="invalid_model")
     return name
 
 
