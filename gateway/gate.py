@@ -99,9 +99,12 @@ class Gate:
         self._brain = brain
         self._loop = asyncio.get_running_loop()
 
-    async def admit(self, ticket: Ticket) -> Permit:
-        """Wait for a backend. Raises Rejected; cancelling takes the ticket out of the queue."""
-        wait = _Wait(asyncio.current_task())
+    async def admit(self, ticket: Ticket, task: "asyncio.Task[None] | None" = None) -> Permit:
+        """Wait for a backend. Raises Rejected; cancelling takes the ticket out of the queue.
+
+        `task` is the one that runs, where the caller knows it anyway.
+        """
+        wait = _Wait(task or asyncio.current_task())
         self._brain.submit(ticket, wait)
         if wait.answer is None:
             wait.waiter = self._loop.create_future()

@@ -37,9 +37,9 @@ from tokenizer_pool.types import Kind, TokenizedPrompt
 
 log = logging.getLogger("forebay.request")
 
-_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _FORWARDED = [(name, name.encode()) for name in ("authorization", "traceparent", "tracestate")]
-_SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
+_SECONDS = re.compile(rb"\d{1,5}(\.\d{1,6})?")
 PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 
 
@@ -89,8 +89,9 @@ class Handlers:
 
     async def shape(self, exchange: Exchange, kind: Kind) -> None:
         """Serve one request, whatever becomes of it, and record how it ended."""
-        request_id = _given_id(exchange.request) or next(self._ids)
-        story = Story.begin(exchange.request, request_id)
+        request = exchange.request
+        request_id = _given_id(request) or next(self._ids)
+        story = Story(request_id, request.path, request.arrived, request.received)
         relay = Relay(exchange)
         try:
             prompt = await self._prepare(exchange, kind, story)
@@ -159,7 +160,7 @@ class Handlers:
             answer_by=_answer_by(call.exchange.request),
             body_bytes=len(call.exchange.request.body),
         )
-        with await self._parts.gate.admit(ticket) as permit:
+        with await self._parts.gate.admit(ticket, call.exchange.task) as permit:
             story.dispatched(permit, monotonic())
             stream = await self._open(call, permit.backend)
             story.answered(stream.status, stream.first_byte_at)
@@ -218,8 +219,8 @@ def _fail(relay: Relay, story: Story, error: BaseException) -> None:
 
 def _given_id(request: Request) -> str | None:
     """The client's own id where it is fit to be a header and a log field."""
-    given = request.header(b"x-request-id")
-    return given if given and _REQUEST_ID.fullmatch(given) else None
+    given = request.headers.get(b"x-request-id")
+    return given.decode() if given is not None and _REQUEST_ID.fullmatch(given) else None
 
 
 def _unique_ids() -> Iterator[str]:
@@ -230,7 +231,7 @@ def _unique_ids() -> Iterator[str]:
 
 def _answer_by(request: Request) -> float | None:
     """When a client that says how long it waits, in seconds, needs its first token by."""
-    given = request.header(b"x-request-timeout")
+    given = request.headers.get(b"x-request-timeout")
     if given is None or not _SECONDS.fullmatch(given):
         return None
     return request.arrived + float(given)

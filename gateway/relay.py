@@ -37,13 +37,15 @@ class Relay:
         self, stream: Stream, extra: list[tuple[bytes, bytes]], through: Filter | None = None
     ) -> None:
         """Relay to the end, `through` a filter. Raises BackendError when the stream breaks."""
-        headers = [pair for pair in stream.headers if pair[0] not in _OURS]
+        headers = [pair for pair in stream.headers if pair[0] not in _OURS] + extra
+        if stream.complete and through is None:
+            self._last = stream.take()
+            self._exchange.respond(stream.status, self._last, headers)
+            return
         received = dict(stream.headers)
         length = received.get(b"content-length") if through is None else None
         self._event_stream = received.get(b"content-type", b"").startswith(b"text/event-stream")
-        self._exchange.start(
-            stream.status, headers + extra, length=None if length is None else int(length)
-        )
+        self._exchange.start(stream.status, headers, length=None if length is None else int(length))
         self._stream = stream
         self._exchange.follow(stream)
         if through is None:

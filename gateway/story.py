@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from backends.errors import BackendError
 from gateway.errors import ClientError, EngineBusy, Rejected
 from gateway.gate import Permit
-from gateway.http_types import Request
 from gateway.record import Outcome, RequestRecord
 from scheduler.events import Reason
 from tokenizer_pool.errors import InvalidRequest, PoolBusy
@@ -13,7 +12,6 @@ from tokenizer_pool.types import TokenizedPrompt
 
 _REJECTED = {
     Reason.QUEUE_FULL: Outcome.SHED,
-    Reason.TENANT_QUEUE_FULL: Outcome.SHED,
     Reason.EXPIRED: Outcome.EXPIRED,
     Reason.UNKNOWN_MODEL: Outcome.INVALID,
 }
@@ -44,10 +42,6 @@ class Story:
     status: int = 0
     outcome: Outcome = Outcome.COMPLETED
     error: str = ""
-
-    @classmethod
-    def begin(cls, request: Request, request_id: str) -> "Story":
-        return cls(request_id, request.path, request.arrived, request.received)
 
     def tokenized(self, prompt: TokenizedPrompt, now: float) -> None:
         self.model = prompt.model
