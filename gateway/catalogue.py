@@ -52,13 +52,20 @@ class Questions:
 
 @dataclass(slots=True)
 class _Entry:
-    """`rounds` counts how often it was settled."""
+    """`rounds` counts how often it was settled; `refreshing` waits to time its channels again."""
 
     status: BackendStatus
     settling: Capabilities | None = None
     settled: Capabilities | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
     rounds: int = 0
+    refreshing: asyncio.Task[None] | None = None
+
+    def refresh_by(self, task: asyncio.Task[None] | None) -> None:
+        """One waits at a time; the one that has just had its turn ends by itself."""
+        if self.refreshing is not None and self.refreshing is not asyncio.current_task():
+            self.refreshing.cancel()
+        self.refreshing = task
 
     @property
     def state(self) -> State:
@@ -112,7 +119,8 @@ class Catalogue:
 
     def removed(self, backend: str) -> None:
         """It is gone from the fleet: no request, and nobody who asks, hears of it any more."""
-        if self._entries.pop(backend, None) is not None:
+        if (entry := self._entries.pop(backend, None)) is not None:
+            entry.refresh_by(None)
             self.directory.remove(backend)
             self._published(backend)
             self._apply(BackendRemoved(backend))
@@ -188,7 +196,7 @@ class Catalogue:
         if self._config.tokenizer.channel is ChannelChoice.AUTO and Channel.IDS in (
             found.chat, found.completions
         ):  # fmt: skip
-            self._spawn(f"channels-{backend}", self._refresh(entry, found))
+            entry.refresh_by(self._spawn(f"channels-{backend}", self._refresh(entry, found)))
 
     async def _refresh(self, entry: _Entry, found: Capabilities) -> None:
         """After a while, time the channels again, while it is still the server that was proved."""
