@@ -8,10 +8,11 @@ tokens is in no peer of ours and is reported beside them.
 from dataclasses import replace
 from math import inf
 
-from scheduler.model import BurstSpec, ClassSpec, Placement, Settings
+from scheduler.model import AdaptSpec, BurstSpec, ClassSpec, Placement, Settings
 
 UNBOUNDED = 1_000_000_000
-NO_BURST = BurstSpec(in_flight=None, late=None)
+NO_BURST = BurstSpec(in_flight=None)
+NOT_LATE = AdaptSpec(late=None)
 
 PEERS = (Placement.ROUND_ROBIN, Placement.LEAST_REQUESTS, Placement.POWER_OF_TWO)
 OTHERS = (*PEERS, Placement.LEAST_TOKENS)
@@ -21,7 +22,11 @@ def today(placement: Placement) -> Settings:
     """A gateway that forwards at once and only picks the engine."""
     everything = ClassSpec("all", queue_limit=UNBOUNDED, ttft_target=inf)
     return Settings(
-        classes=(everything,), queue_wait=UNBOUNDED, burst=NO_BURST, placement=placement
+        classes=(everything,),
+        queue_wait=UNBOUNDED,
+        burst=NO_BURST,
+        adapt=NOT_LATE,
+        placement=placement,
     )
 
 

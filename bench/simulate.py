@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from bench.environment import environment
-from bench.scenarios import Report, burst, cached, headline, hol, trace
+from bench.scenarios import Report, burst, cached, headline, hol, limits, trace
 
 
 class Scenario(StrEnum):
@@ -23,6 +23,7 @@ class Scenario(StrEnum):
     BURST = "burst"
     CACHED = "cached"
     HEADLINE = "headline"
+    LIMITS = "limits"
     TRACE = "trace"
 
 
@@ -45,6 +46,8 @@ def simulate(
         report = burst.run()
     elif scenario is Scenario.CACHED:
         report = cached.run()
+    elif scenario is Scenario.LIMITS:
+        report = limits.run()
     elif scenario is Scenario.HEADLINE:
         report = headline.run(trace_file, rate, seconds)
     elif trace_file is None:

@@ -153,7 +153,7 @@ class Books:
                     pool.asleep_until = -inf
 
     def put_backend(self, backend: Backend) -> None:
-        self.fleet.put(backend, self.settings.burst)
+        self.fleet.put(backend, self.settings.adapt)
         self.fit_limits()
 
     def resettle(self, settings: Settings) -> None:
@@ -166,7 +166,7 @@ class Books:
         self.admission = Admission(settings, self.admission)
         self.chooser = Chooser(settings.placement)
         for member in self.fleet:
-            member.limit.configure(settings.burst, member.backend.limit)
+            member.limit.configure(settings.adapt, member.backend.limit)
         self.fleet.recount()
         self.recovering = {m.backend.name: m.limit for m in self.fleet if m.limit.next_step}
         self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}

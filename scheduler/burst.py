@@ -5,7 +5,9 @@ Knows limits and times only; whose limit it is and what else is a trigger the ca
 
 from collections import deque
 
-from scheduler.model import BurstSpec
+from scheduler.model import AdaptSpec, BurstSpec
+
+Recovery = BurstSpec | AdaptSpec
 
 
 class AdaptiveLimit:
@@ -21,7 +23,7 @@ class AdaptiveLimit:
         "next_step",
     )
 
-    def __init__(self, spec: BurstSpec, configured: int = 1) -> None:
+    def __init__(self, spec: Recovery, configured: int = 1) -> None:
         self._spec = spec
         self._share = 1.0
         self._last_halved: float | None = None
@@ -32,7 +34,7 @@ class AdaptiveLimit:
         """Requests that may be in flight now; at least the floor."""
         self._floor = 1
 
-    def configure(self, spec: BurstSpec, configured: int, floor: int = 1) -> None:
+    def configure(self, spec: Recovery, configured: int, floor: int = 1) -> None:
         self._spec = spec
         self.configured = max(1, configured)
         self._floor = min(max(1, floor), self.configured)
@@ -78,7 +80,7 @@ class LateWindow:
     def __init__(self) -> None:
         self._times: deque[float] = deque()
 
-    def triggers(self, spec: BurstSpec, now: float) -> bool:
+    def triggers(self, spec: AdaptSpec, now: float) -> bool:
         """Note a late first token; whether they are now enough to halve."""
         if spec.late is None:
             return False

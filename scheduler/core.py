@@ -202,7 +202,7 @@ class Scheduler:
         pool = self._books.pools.get(flight.service_class)
         if pool is not None and turn.now - flight.expected > pool.spec.ttft_target:
             member = flight.member
-            if member.late.triggers(self._books.settings.burst, turn.now):
+            if member.late.triggers(self._books.settings.adapt, turn.now):
                 self._halve(member.backend.name, member.limit, "first tokens come late", turn)
 
     def _on_progress(self, event: Progress, turn: Turn) -> None:

@@ -7,7 +7,7 @@ What each has in flight is in `ledger`; whether one has room now, and which is b
 from collections.abc import Iterator
 
 from scheduler.ledger import Member
-from scheduler.model import Backend, BackendState, BurstSpec, ClassSpec
+from scheduler.model import AdaptSpec, Backend, BackendState, ClassSpec
 
 
 class Fleet:
@@ -32,7 +32,7 @@ class Fleet:
     def get(self, name: str) -> Member | None:
         return self._members.get(name)
 
-    def put(self, backend: Backend, limits: BurstSpec) -> None:
+    def put(self, backend: Backend, limits: AdaptSpec) -> None:
         """Add or replace a backend; what it has in flight stays in its ledger."""
         member = self._members.get(backend.name)
         if member is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scheduler.burst import AdaptiveLimit, LateWindow
 from scheduler.estimate import DecodePace, PrefillCost
-from scheduler.model import Backend, BurstSpec, Ticket
+from scheduler.model import AdaptSpec, Backend, Ticket
 
 # A prediction is not trusted to more than this share: a prefill that should be over by now,
 # but has shown no first token, is taken to need this share of the whole once more.
@@ -68,7 +68,7 @@ class Member:
         "vacant",
     )
 
-    def __init__(self, backend: Backend, limits: BurstSpec) -> None:
+    def __init__(self, backend: Backend, limits: AdaptSpec) -> None:
         self.backend = backend
         self.cost = PrefillCost(backend.prefill_rate)
         self.pace = DecodePace()
@@ -86,7 +86,7 @@ class Member:
         self._busy_since = 0.0
         self._free_at = 0.0
 
-    def update(self, backend: Backend, limits: BurstSpec) -> None:
+    def update(self, backend: Backend, limits: AdaptSpec) -> None:
         """The backend differs from before; what it has in flight stays."""
         if backend.long_chunk != self.backend.long_chunk:
             chunk = backend.long_chunk

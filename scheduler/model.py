@@ -45,10 +45,7 @@ class BurstSpec:
     counted). That happens at most once per window. `whole_pool` halves the pools of all
     classes with it; otherwise shorter prompts keep theirs.
     After `clean_interval` seconds without a trigger a limit grows by one `recovery_step`
-    (a share of the configured limit, at least 1) per interval until it is whole again. The
-    limits of single backends recover alike. They are halved when an engine preempts or refuses,
-    and when `late` first tokens within `window` seconds come later than the prefills before them
-    explain, by more than their class's `ttft_target` (None: not counted).
+    (a share of the configured limit, at least 1) per interval until it is whole again.
     A prompt's length here is what the engine has to compute of it.
     """
 
@@ -60,6 +57,20 @@ class BurstSpec:
     prompts: int | None = None
     tokens: int | None = None
     whole_pool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptSpec:
+    """When a single backend's limit is halved, and how it recovers: as a pool's, but slowly.
+
+    It is halved when its engine preempts or refuses, and when `late` first tokens within `window`
+    seconds come later than the prefills before them explain, by more than their class's
+    `ttft_target` (None: not counted). docs/adr/adaptive-limits.md has the simulations behind it.
+    """
+
+    window: float = 1.0
+    clean_interval: float = 2.0
+    recovery_step: float = 0.03
     late: int | None = 3
 
 
@@ -143,6 +154,7 @@ class Settings:
 
     classes: tuple[ClassSpec, ...]
     burst: BurstSpec = BurstSpec()
+    adapt: AdaptSpec = AdaptSpec()
     queue_wait: float = 60.0
     short_reserve: float = 0.25
     ageing: float = 10.0

@@ -24,6 +24,7 @@ from scheduler.events import (
     Woke,
 )
 from scheduler.model import (
+    AdaptSpec,
     AffinitySpec,
     BackendState,
     BurstSpec,
@@ -203,7 +204,7 @@ def test_preemptions_and_refusals_halve_the_backends_own_limit() -> None:
     ]
     play.arrive(3.5, "t")
     assert play(3.5, Failed("t", busy=True)) == [
-        Decided("a", "the engine is busy", 6, 3, "failed:t")
+        Decided("a", "the engine is busy", 4, 2, "failed:t")
     ]
     play(4.0, BackendRemoved("a"))
     assert play.s.next_wakeup() is None
@@ -272,8 +273,8 @@ def test_what_is_cached_counts_for_whether_an_answer_can_come_in_time() -> None:
 
 
 def test_first_tokens_that_come_late_halve_the_backends_own_limit() -> None:
-    spec = BurstSpec(late=2, window=1.0)
-    play = Playbook(replace(ONE_CLASS, burst=spec), backend("a", limit=8))
+    spec = AdaptSpec(late=2, window=1.0)
+    play = Playbook(replace(ONE_CLASS, adapt=spec), backend("a", limit=8))
     late = [
         (0.0, 0.59, []),
         (1.0, 0.62, []),
@@ -286,7 +287,7 @@ def test_first_tokens_that_come_late_halve_the_backends_own_limit() -> None:
 
 
 def test_a_long_prefill_is_not_late() -> None:
-    play = Playbook(replace(ONE_CLASS, burst=BurstSpec(late=1)), backend("a", prefill_rate=1000.0))
+    play = Playbook(replace(ONE_CLASS, adapt=AdaptSpec(late=1)), backend("a", prefill_rate=1000.0))
     play.arrive(0.0, "t1", 5000)
     assert play(5.5, FirstToken("t1")) == []
     play.arrive(6.0, "t2", 400)
@@ -294,8 +295,8 @@ def test_a_long_prefill_is_not_late() -> None:
 
 
 def test_late_first_tokens_may_be_ignored_and_those_of_a_class_that_is_gone_are() -> None:
-    for settings in (replace(ONE_CLASS, burst=BurstSpec(late=None)), TWO_CLASSES):
-        play = Playbook(replace(ONE_CLASS, burst=BurstSpec(late=1)), backend("a", limit=8))
+    for settings in (replace(ONE_CLASS, adapt=AdaptSpec(late=None)), TWO_CLASSES):
+        play = Playbook(replace(ONE_CLASS, adapt=AdaptSpec(late=1)), backend("a", limit=8))
         play.arrive(0.0, "t", 100)
         play(1.0, SettingsChanged(settings))
         assert play(9.0, FirstToken("t")) == []
