@@ -11,6 +11,7 @@ from bench.load.selfcheck import selfcheck
 from bench.overhead.command import overhead
 from bench.prefix.command import prefix
 from bench.preprocess import preprocess
+from bench.report.command import headline, report
 from bench.simulate import simulate
 from bench.ttft.command import ttft
 from bench.workers.command import workers
@@ -33,6 +34,8 @@ app.command()(ttft)
 app.command()(overhead)
 app.command()(calibrate)
 app.command()(prefix)
+app.command()(report)
+app.command()(headline)
 app.command()(workers)
 app.command("compare")(compare_command)
 app.command("hol")(
