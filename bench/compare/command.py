@@ -32,6 +32,9 @@ from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import locate
 
 ALL = ",".join((DIRECT, *PEERS))
+WIDTH = 110
+"""Columns of a table that goes to a file."""
+
 BASELINES = "direct,forebay,nginx,vllm-router"
 """Beside Forebay: none, a proxy, and a router that knows load and prefixes."""
 
@@ -186,6 +189,8 @@ def _failures_told() -> Iterator[None]:
 
 def _report(found: Found, console: Console, json: Path | None, pictures: Path | None) -> None:
     scenarios = of_scenarios(found.rounds)
+    if not console.is_terminal:
+        console.width = max(WIDTH, console.width)
     for name, scenario in scenarios.items():
         console.print(table(name, scenario))
     for peer, reason in found.failed.items():

@@ -6,7 +6,7 @@ requests at the same times; the texts differ, so that no router knows a prefix f
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from backends.types import Timeouts
 from bench.children import ChildEnded, children
 from bench.compare.engines import CompareFailed, Engines, until_ok
 from bench.compare.scenarios import SCENARIOS, Pace
-from bench.demo import HOST, free_port
+from bench.demo import HOST, DemoFailed, check_port, free_port
 from bench.load.discover import LoadFailed
 from bench.load.plan import Lengths
 from bench.load.session import Settings, run_load
@@ -85,7 +85,7 @@ async def gateway(
         yield engines.urls
         return
     with tempfile.TemporaryDirectory(prefix="forebay-compare-") as folder:
-        port = free_port()
+        port = _two_free_ports()
         first, *others = engines.upstreams
         place = Place(port, first, Path(folder), tuple(others), engines.model)
         async with children(Path(folder)) as started:
@@ -93,6 +93,15 @@ async def gateway(
             url = f"http://{HOST}:{port}"
             await until_ok(f"{url}/v1/chat/completions", READY_WITHIN, _question(engines.model))
             yield (url,)
+
+
+def _two_free_ports() -> int:
+    """The first of two neighbours: some gateways have their metrics on the next one."""
+    while True:
+        port = free_port()
+        with suppress(DemoFailed, OverflowError):
+            check_port(port + 1)
+            return port
 
 
 def _question(model: str) -> bytes:
