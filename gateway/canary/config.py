@@ -43,7 +43,11 @@ class CanaryConfig(Schema):
     ] = 200
     ttft_margin: Annotated[
         float,
-        Field(ge=0, le=10, description="a p99 TTFT longer by more than this share is worse"),
+        Field(
+            ge=0,
+            le=10,
+            description="a p99, p90 or median TTFT longer by more is worse",
+        ),
     ] = 0.2
     error_margin: Annotated[
         Share, Field(description="an error rate higher by more than this is worse")
@@ -63,4 +67,6 @@ class CanaryConfig(Schema):
             raise ValueError(f"in both groups: {', '.join(sorted(both))}")
         if list(self.steps) != sorted(set(self.steps)):
             raise ValueError("steps must grow: 0.01, 0.05, 0.25, 0.5, 1")
+        if self.steps[0] >= 1.0:
+            raise ValueError("the first step must leave the old group something to compare with")
         return self

@@ -62,5 +62,6 @@ INVALID: list[tuple[str, dict[str, str] | None, str]] = [
     ("forebay:canary:m", {"old": "short-0", "new": "short-0"}, "in both groups: short-0"),
     ("forebay:canary:m", {"old": "short-0", "new": "x"}, "do not exist: x; there are: long-0"),
     ("forebay:canary:m", {"old": "short-0", "new": "short-1", "steps": "1,0.5"}, "must grow"),
+    ("forebay:canary:m", {"old": "short-0", "new": "short-1", "steps": "1"}, "the first step"),
     ("forebay:canary:m", {"old": "short-0", "new": "short-1", "order": "go"}, "order:"),
 ]
