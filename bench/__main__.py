@@ -4,6 +4,7 @@ import typer
 
 from bench.calibrate.command import calibrate
 from bench.chaos.command import chaos
+from bench.chaos.command import chaos
 from bench.compare.command import compare_command, of_scenario
 from bench.decisions import decisions
 from bench.load.command import load
@@ -24,6 +25,7 @@ def bench() -> None:
     """Measure a server, the scheduler, or a claim of this project."""
 
 
+app.command()(chaos)
 app.command()(chaos)
 app.command()(load)
 app.command()(selfcheck)

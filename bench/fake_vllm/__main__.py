@@ -50,7 +50,8 @@ def parser() -> argparse.ArgumentParser:
     add = flags.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=8000, help="0 takes a free one, named in the first line")
-    add("--served-model-name", default=defaults.model)
+    add("--model", default=defaults.model, help="here, only the served name where none is given")
+    add("--served-model-name")
     add("--tokenizer", type=Path, default=TOKENIZER, help="a directory with tokenizer.json")
     add("--max-model-len", type=int, default=defaults.max_model_len)
     add("--max-num-queued-reqs", type=int)
@@ -79,7 +80,7 @@ def options(args: argparse.Namespace) -> Options:
         if value is not None:
             given[FIELDS.get(name, name.replace("-", "_"))] = value * unit
     return Options(
-        model=args.served_model_name,
+        model=args.served_model_name or args.model,
         tokenizer=args.tokenizer.resolve(),
         max_model_len=args.max_model_len,
         engine=replace(PRESETS[args.preset], **given),

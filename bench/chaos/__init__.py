@@ -1,0 +1,7 @@
+"""Chaos: what becomes of requests while engines die, hang, refuse, reset and come back slowly.
+
+mischief   what is done to the engines, and when
+client     one request, and what its answer was worth
+measure    the run: load, mischief, and what is left afterwards
+command    `python -m bench chaos`
+"""

@@ -1,0 +1,171 @@
+"""The run: load and mischief together, then peace, then what is left."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import orjson
+from prometheus_client.parser import text_string_to_metric_families
+
+from backends.client import Client, ClientLimits
+from backends.managed.supervisor import ManagedSettings
+from backends.types import BackendSpec
+from bench.chaos.client import Verdict, ask, name_of
+from bench.chaos.mischief import Mischief
+from bench.scenarios import Report
+from bench.stack import ENGINE, Stack, engines, fail, running
+
+LIMIT = 30.0
+"""What a client waits at most. The gateway's own limits, below, end every request before that."""
+SETTINGS = {
+    "workers": 1,
+    "retry_share": 0.2,
+    "warm": {"requests": 4, "keep_warm_after": 5.0},
+    "timeouts": {"queue_wait": 8, "connect": 1, "first_token": 3, "token_gap": 2, "total": 20},
+}
+MANAGED = ManagedSettings(command=ENGINE, backoff_first=2.0, backoff_max=4.0, grace=2.0)
+"""Slow restarts: an engine that was killed is away for seconds."""
+STEP_MS = 40
+"""An answer takes about a second, so that most troubles meet answers that have begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chaos:
+    """How much of it. `every` is the mean time between two troubles, in seconds, and `looks` the
+    seconds for which is looked at what is left: by default three times as long as a spare
+    connection lives."""
+
+    requests: int = 2000
+    concurrency: int = 64
+    engines: int = 4
+    every: float = 0.5
+    seed: int = 1
+    looks: int = 12
+
+
+@dataclass(slots=True)
+class _Seen:
+    verdicts: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    strange: list[str] = field(default_factory=list)
+    more_ends: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        self.verdicts[verdict.kind] += 1
+        self.more_ends += verdict.ends > 1
+        if verdict.kind == "told":
+            self.told[verdict.why] += 1
+        elif verdict.kind in ("wrong", "hung"):
+            self.strange.append(verdict.why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What the gateway has when nothing is asked of it."""
+
+    descriptors: int
+    tasks: int
+
+
+async def measure(chaos: Chaos, folder: Path) -> Report:
+    """Raises NotReady and ChildEnded."""
+    names = [f"engine-{number}" for number in range(chaos.engines)]
+    plan = engines(names, step_ms=STEP_MS)
+    async with running(folder, plan, MANAGED, SETTINGS) as stack:
+        before = await _settled(stack, chaos.looks)
+        seen = _Seen()
+        mischief = Mischief(stack.node, stack.http, Random(chaos.seed), every=chaos.every)
+        await _load(chaos, stack, seen, mischief)
+        await stack.until_ready()
+        after = await _settled(stack, chaos.looks)
+        in_flight = await stack.metric("forebay_in_flight_requests")
+        running_on = await _engines_count(stack)
+    # The gateway has ended: its request log is complete.
+    lines = _lines_per_request(stack.log)
+    ids = [name_of(number) for number in range(chaos.requests)]
+    return Report(
+        summary={
+            "requests": sum(seen.verdicts.values()),
+            "hung": seen.verdicts["hung"],
+            "wrong": seen.verdicts["wrong"],
+            "ended_twice": seen.more_ends + sum(lines[name] > 1 for name in ids),
+            "unrecorded": sum(lines[name] == 0 for name in ids),
+            "in_flight_end": in_flight,
+            "engines_in_flight_end": running_on,
+            "fd_growth": max(0, after.descriptors - before.descriptors),
+            "task_growth": max(0, after.tasks - before.tasks),
+            "whole": seen.verdicts["whole"],
+            "told": seen.verdicts["told"],
+            "cut": seen.verdicts["cut"],
+            "troubles": mischief.done.total(),
+        },
+        detail={
+            "troubles": dict(mischief.done),
+            "told": dict(seen.told),
+            "strange": seen.strange[:20],
+            "engine_starts": {n: e.starts for n, e in stack.node.engines.items()},
+            "before": [before.descriptors, before.tasks],
+            "after": [after.descriptors, after.tasks],
+        },
+    )
+
+
+async def _load(chaos: Chaos, stack: Stack, seen: _Seen, mischief: Mischief) -> None:
+    """So many clients, each with one request at a time, until all were asked."""
+    rng = Random(chaos.seed)
+    numbers = iter(range(chaos.requests))
+    client = Client(BackendSpec("gateway", stack.url), ClientLimits(connections=4096))
+
+    async def one_client() -> None:
+        for number in numbers:
+            seen.add(await ask(client, number, stream=rng.random() < 0.7, limit=LIMIT))
+
+    async with asyncio.TaskGroup() as group:
+        troubling = group.create_task(mischief.run(), name="mischief")
+        async with asyncio.TaskGroup() as load:
+            for _ in range(chaos.concurrency):
+                load.create_task(one_client(), name="client")
+        troubling.cancel()
+    await client.close()
+    await _make_peace(stack)
+
+
+async def _make_peace(stack: Stack) -> None:
+    """The troubles that are still in store are called off; engines that are down come back."""
+    for spec in stack.node.specs():
+        while not await fail(stack.http, spec.url, "none", None):  # noqa: ASYNC110 - a process
+            await asyncio.sleep(0.1)
+
+
+async def _settled(stack: Stack, looks: int) -> _Left:
+    """The least of several looks: spare connections to the engines come and go every few seconds,
+    and a client's connection that has just ended is closed a moment later."""
+    left = []
+    for _ in range(looks):
+        await asyncio.sleep(1.0)
+        left.append(await _look(stack))
+    return _Left(min(each.descriptors for each in left), min(each.tasks for each in left))
+
+
+async def _look(stack: Stack) -> _Left:
+    tasks = await stack.metric("forebay_tasks")
+    return _Left(stack.descriptors(), int(tasks))
+
+
+async def _engines_count(stack: Stack) -> float:
+    """What the engines themselves say that they have."""
+    total = 0.0
+    for spec in stack.node.specs():
+        async with stack.http.get(f"{spec.url}/metrics") as answer:
+            page = await answer.text()
+        for family in text_string_to_metric_families(page):
+            if family.name in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
+                total += sum(sample.value for sample in family.samples)
+    return total
+
+
+def _lines_per_request(log: Path) -> Counter[str]:
+    with log.open("rb") as file:
+        return Counter(orjson.loads(line)["request_id"] for line in file)
