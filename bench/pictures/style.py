@@ -17,6 +17,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Beside the colours, so that a print in grey can be read as well."""
 
+WIDE = 400.0
+"""Over this ratio of highest to lowest a logarithmic axis has room for powers of ten only."""
+
 INK, FAINT = "#333333", "#dddddd"
 DPI = 120
 _LOOK: Any = {
@@ -63,10 +66,12 @@ def panels(
 
 
 def plain_numbers(axis: Any) -> None:
-    """A logarithmic axis in numbers that people read: 0.5, 20, 1,000."""
+    """A logarithmic axis in numbers that people read: 0.5, 20, 1,000. Call it after drawing."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_view_interval()
+    wide = high / low > WIDE if low > 0 else False
+    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
