@@ -79,10 +79,14 @@ class Admission:
         return offer.wait > self._lead(offer.member)
 
     def _lead(self, member: Member) -> float:
-        """How long before it is free a backend is sent more of a larger class, in seconds."""
+        """How long before it is free a backend is sent more of a larger class, in seconds.
+
+        An engine takes new prompts between two steps only: what comes a step too late leaves it
+        half idle for one, and while it decodes a step lasts as long as the gap between tokens.
+        """
         hold = self._hold
         if member.blocking:
-            return hold.ahead
+            return max(hold.ahead, member.pace.itl)
         return max(hold.ahead, member.cost.seconds(hold.step_tokens))
 
     def _held(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:

@@ -88,7 +88,8 @@ class HoldSpec:
     Nothing is held unless `expected` short prompts or more are likely to come while it runs.
     And it yields to age alone when the class has had no backend for twice that time.
     `ahead` is how soon, in seconds, a backend's blocking prompt must be over for it to be sent
-    more of a larger class: it hides the network. A backend without one is sent more while its
+    more of a larger class: it hides the network; an engine step, where that is longer, counts
+    instead. A backend without one is sent more while its
     backlog is less than one full step, so that its steps stay full.
     """
 

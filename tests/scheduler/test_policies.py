@@ -59,6 +59,16 @@ def test_it_goes_when_the_first_is_nearly_over_at_the_time_asked_for() -> None:
     assert play(at, Woke()) == [Dispatch("l2", "b", "long", "woke")]
 
 
+def test_the_next_is_sent_a_decode_step_before_the_engine_is_through_with_the_last() -> None:
+    play = Playbook(_QUIET, backend("a"))
+    play.arrive(0.0, "talk", 100)
+    play(0.01, FirstToken("talk"))
+    play(2.01, Progress("talk", 20))
+    assert play.arrive(3.0, "l1", 8000) == "a"
+    play.arrive(3.0, "l2", 8000)
+    assert play.s.next_wakeup() == pytest.approx(3.8 - 0.1, abs=0.01)
+
+
 def test_it_goes_at_once_when_the_first_ends_early() -> None:
     play = Playbook(_QUIET, backend("a"), backend("b"))
     play.arrive(0.0, "l1", 8000)
