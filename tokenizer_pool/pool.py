@@ -5,10 +5,10 @@ Decides where a body is prepared (in place, or in which lane) and knows the mode
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -19,6 +19,7 @@ from tokenizer_pool.eligibility import NO_TOKENIZER
 from tokenizer_pool.engines import EngineUnavailable
 from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable, WorkerFailed
 from tokenizer_pool.lane import Lane, Reply, Spawn
+from tokenizer_pool.lull import Lull
 from tokenizer_pool.media import may_have_media
 from tokenizer_pool.model import Model
 from tokenizer_pool.registry import resolve
@@ -64,6 +65,9 @@ class TokenizerPool:
         self._aliases: Mapping[str, str] = {}
         self._changing = asyncio.Lock()
         self._inline = 0
+        self._spawn = spawn
+        self._lull = Lull(settings.lull)
+        self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Open the long lane; the short lane opens when a model needs it."""
@@ -71,19 +75,24 @@ class TokenizerPool:
 
     async def stop(self) -> None:
         """End all workers; what is waiting fails with WorkerFailed."""
+        for task in self._later:
+            task.cancel()
+        await asyncio.gather(*self._later, return_exceptions=True)
         await asyncio.gather(*(lane.stop() for lane in (self._long, self._short, self._media)))
 
     async def add_model(self, source: TokenizerSource) -> ModelReport:
         """Register a model, or replace it; returns when every worker can serve it.
 
-        The first time costs seconds (extraction and parity), later a second or less. Raises
+        The first time costs seconds (extraction and parity), later a second or less. While others
+        are served, the model is served by worker processes alone, until the next lull. Raises
         TokenizerUnavailable, also when no worker could load it.
         """
         settings = self._settings
         path = await artifact_path(source, settings.cache_dir, limit=settings.extract_timeout)
         artifact = read_artifact(path)
         inline = None
-        if artifact.fast and settings.inline_max_bytes:
+        in_place = artifact.fast and settings.inline_max_bytes > 0
+        if in_place and self._lull.now:
             try:
                 inline = await asyncio.to_thread(self._load, source.model, path)
             except EngineUnavailable as error:
@@ -93,6 +102,8 @@ class TokenizerPool:
             await self._change({source.model: entry})
         except WorkerFailed as error:
             raise TokenizerUnavailable(f"{source.model!r}: {error}") from error
+        if in_place and inline is None:
+            self._do_later(self._adopt(source.model, entry, path))
         return entry.report
 
     async def add_text_model(self, model: str) -> ModelReport:
@@ -123,6 +134,7 @@ class TokenizerPool:
         Fields that a client may not steer are taken out unless `trusted`. Raises InvalidRequest,
         PoolBusy or WorkerFailed.
         """
+        self._lull.used()
         if len(body) <= self._settings.inline_max_bytes:
             document = shapes.parse(body, kind, trusted=trusted, aliases=self._aliases)
             model = resolve(self._entries, document).inline
@@ -177,6 +189,24 @@ class TokenizerPool:
         cache_bytes = self._settings.segment_cache_bytes
         return load_model(name, path, on_loop=True, cache_bytes=cache_bytes)
 
+    def _do_later(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self._spawn("tokenizer-lull", coroutine)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _adopt(self, name: str, entry: _Entry, path: Path) -> None:
+        """Serve a model in place, too, once loading it stops nobody."""
+        await self._lull.wait()
+        inline = await asyncio.to_thread(self._load, name, path)
+        async with self._changing:
+            if self._entries.get(name) is entry:
+                self._entries[name] = replace(entry, inline=inline)
+
+    async def _release(self, gone: list[Model]) -> None:
+        """Free models that nobody can ask for any more, once that stops nobody."""
+        await self._lull.wait()
+        gone.clear()
+
     async def _change(self, added: dict[str, _Entry], without: str | None = None) -> None:
         async with self._changing:
             entries = {name: e for name, e in self._entries.items() if name != without} | added
@@ -188,7 +218,11 @@ class TokenizerPool:
             for lane in (self._short, self._media):
                 if lane.started:
                     await lane.serve(catalog)
+            kept = {id(entry.inline) for entry in entries.values()}
+            gone = [e.inline for e in self._entries.values() if id(e.inline) not in kept]
             self._entries = entries
+        if held := [model for model in gone if model is not None and model.encoder is not None]:
+            self._do_later(self._release(held))
 
     async def _submit(self, order: Mapping[str, object], body: bytes) -> Reply:
         if self._aliases:

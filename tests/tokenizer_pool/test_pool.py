@@ -1,5 +1,6 @@
 """The pool with real processes: the same answers in every place, whatever comes and goes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.tokenizer_pool.bodies import LONG, chat, sockets
-from tests.tokenizer_pool.conftest import running_pool
+from tests.tokenizer_pool.conftest import EMBEDDED, running_pool
 from tokenizer_pool.errors import InvalidRequest, TokenizerUnavailable
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import CacheReport, Kind, PoolSettings, TokenizerSource
@@ -88,6 +89,23 @@ async def test_models_come_and_go_while_the_pool_works(pool: TokenizerPool) -> N
     with pytest.raises(TokenizerUnavailable):
         await pool.add_model(TokenizerSource("x", "/no/such/directory"))
     assert [model.model for model in pool.report().models] == ["m"]
+
+
+async def test_a_model_that_comes_while_others_are_served_stops_nobody(cache_dir: Path) -> None:
+    lull = 0.3
+    async with running_pool(PoolSettings(cache_dir, lull=lull)) as pool:
+        await pool.prepare(Kind.CHAT, chat())
+        assert pool.report().inline == 1
+        # The loop is in use: it may not be held up for loading a tokenizer, nor for freeing one.
+        await pool.add_model(TokenizerSource("more", EMBEDDED))
+        await pool.remove_model("m")
+        want = await pool.prepare(Kind.CHAT, chat(model="more"))
+        assert pool.report().inline == 1
+        assert [lane.name for lane in pool.report().lanes] == ["long", "short"]
+        async with asyncio.timeout(20):
+            while pool.report().inline == 1:
+                await asyncio.sleep(2 * lull)  # the lull that it waits for
+                assert await pool.prepare(Kind.CHAT, chat(model="more")) == want
 
 
 async def test_tokenize_runs_in_a_worker(pool: TokenizerPool) -> None:
