@@ -4,9 +4,9 @@ import typer
 
 from bench.calibrate.command import calibrate
 from bench.chaos.command import chaos
-from bench.chaos.command import chaos
 from bench.compare.command import compare_command, of_scenario
 from bench.decisions import decisions
+from bench.idle.command import idle
 from bench.load.command import load
 from bench.load.selfcheck import selfcheck
 from bench.overhead.command import overhead
@@ -15,6 +15,7 @@ from bench.preprocess import preprocess
 from bench.report.command import headline, report
 from bench.simulate import simulate
 from bench.ttft.command import ttft
+from bench.warm.command import warm
 from bench.workers.command import workers
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -26,7 +27,8 @@ def bench() -> None:
 
 
 app.command()(chaos)
-app.command()(chaos)
+app.command()(warm)
+app.command()(idle)
 app.command()(load)
 app.command()(selfcheck)
 app.command()(preprocess)

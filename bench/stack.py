@@ -79,7 +79,12 @@ class Stack:
 
 @asynccontextmanager
 async def running(
-    folder: Path, plan: Plan, managed: ManagedSettings, settings: Mapping[str, Any]
+    folder: Path,
+    plan: Plan,
+    managed: ManagedSettings,
+    settings: Mapping[str, Any],
+    *,
+    ready_within: float = READY_WITHIN,
 ) -> AsyncIterator[Stack]:
     """The engines of the plan and a gateway with these settings (`backends` are added).
 
@@ -109,7 +114,7 @@ async def running(
                     *(sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)),
                 )
                 stack = Stack(gateway, f"http://{HOST}:{port}", node, http, log)
-                await stack.until_ready()
+                await stack.until_ready(ready_within)
                 yield stack
 
 
