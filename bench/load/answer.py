@@ -15,7 +15,7 @@ DONE = b"[DONE]"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`times` has one entry for each event with text; `error` as in sample.Sample."""
+    """`times` has one entry for each event with a token; `error` as in sample.Sample."""
 
     times: tuple[float, ...] = ()
     prompt_tokens: int | None = None
@@ -70,7 +70,7 @@ class StreamReading:
         self._usage = document.get("usage") or self._usage
         if "error" in document:
             self._error = "error_event"
-        if _has_text(document):
+        if _has_token(document):
             self._times.append(self.last)
 
     def answer(self) -> Answer:
@@ -110,16 +110,20 @@ class DocumentReading:
         return Answer((), usage.get("prompt_tokens"), usage.get("completion_tokens"))
 
 
-def _has_text(document: dict[str, Any]) -> bool:
-    for choice in document.get("choices", ()):
-        delta = choice.get("delta")
-        if choice.get("text") if delta is None else _says(delta):
-            return True
-    return False
+def _has_token(document: dict[str, Any]) -> bool:
+    return any(_says(choice) for choice in document.get("choices", ()))
 
 
-def _says(delta: dict[str, Any]) -> bool:
-    return bool(delta.get("content") or delta.get("reasoning") or delta.get("tool_calls"))
+def _says(choice: dict[str, Any]) -> bool:
+    """Whether it carries a token, also one without text: half a character is an empty text.
+
+    A chat begins with a role and an empty text, which is no token, and may end without a text.
+    """
+    delta = choice.get("delta")
+    if delta is None:
+        return "text" in choice
+    said = delta.get("content") or delta.get("reasoning") or delta.get("tool_calls")
+    return bool(said) or ("content" in delta and "role" not in delta)
 
 
 def header(headers: Headers, name: bytes) -> str:

@@ -176,6 +176,21 @@ class TestAnswers:
         before = time.monotonic()
         assert before <= read_stream(STREAM[:5], STREAM[5:]).last <= time.monotonic()
 
+    @pytest.mark.parametrize(
+        ("delta", "tokens"),
+        [
+            ('{"role":"assistant","content":""}', 0),
+            ('{"role":"assistant","content":"x"}', 1),
+            ('{"content":""}', 1),
+            ('{"content":null,"tool_calls":[{}]}', 1),
+            ('{"reasoning":"hm"}', 1),
+            ("{}", 0),
+        ],
+    )
+    def test_a_token_may_be_half_a_character_but_a_role_is_none(self, delta: str, tokens: int):
+        body = f'data: {{"choices":[{{"delta":{delta}}}]}}\n\n'.encode()
+        assert len(read_stream(body).answer().times) == tokens
+
     def test_completions_have_text(self):
         body = b'data: {"choices":[{"index":0,"text":"a"}]}\n\ndata: [DONE]\n\n'
         assert read_stream(body).answer().times == (1.0,)
