@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from backends.client import ClientLimits
 from backends.managed.node import ManagedNode
 from backends.managed.supervisor import ManagedSettings
 from backends.plans.model import Engine, Flag, Plan
@@ -25,6 +27,8 @@ from bench.children import Child, children
 from bench.demo import HOST, MODEL, free_port
 
 READY_WITHIN = 60.0
+KEPT_EACH = 2 * ClientLimits().spare
+"""While young spare connections take the place of old ones there are both."""
 ENGINE = (sys.executable, "-m", "bench.fake_vllm")
 
 
@@ -60,8 +64,12 @@ class Stack:
         )
 
     def descriptors(self) -> int:
-        """Files and sockets that the gateway's process has open."""
-        return len(list(Path(f"/proc/{self.gateway.process.pid}/fd").iterdir()))
+        """Files and sockets that the gateway's process has open, without the few connections to
+        each engine that it keeps and renews of its own accord."""
+        links = _links(self.gateway.process.pid)
+        ports = {managed.engine.port for managed in self.node.engines.values()}
+        kept = Counter(port for inode, port in _sockets().items() if f"socket:[{inode}]" in links)
+        return len(links) - sum(min(kept[port], KEPT_EACH) for port in ports)
 
     async def until_ready(self, within: float = READY_WITHIN) -> dict[str, Any]:
         """What `/ready` says, once every backend takes traffic. Raises NotReady."""
@@ -128,6 +136,21 @@ async def fail(http: aiohttp.ClientSession, url: str, mode: str, times: int | No
             return answer.status == 200
     except (aiohttp.ClientError, TimeoutError):
         return False
+
+
+def _links(pid: int) -> list[str]:
+    """What the process has open. One that is closed while it is looked at is left out."""
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(entry))
+    return links
+
+
+def _sockets() -> dict[str, int]:
+    """The remote port of each IPv4 socket of this machine, by inode."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[9]: int(row[2].partition(":")[2], 16) for row in rows}
 
 
 def signal_group(pid: int, number: int) -> bool:

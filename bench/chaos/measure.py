@@ -33,16 +33,15 @@ STEP_MS = 40
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """How much of it. `every` is the mean time between two troubles, in seconds, and `looks` the
-    seconds for which is looked at what is left: by default three times as long as a spare
-    connection lives."""
+    """How much of it. `every` is the mean time between two troubles, in seconds; for `looks`
+    seconds is looked at what is left."""
 
     requests: int = 2000
     concurrency: int = 64
     engines: int = 4
     every: float = 0.5
     seed: int = 1
-    looks: int = 12
+    looks: int = 8
 
 
 @dataclass(slots=True)
@@ -140,8 +139,7 @@ async def _make_peace(stack: Stack) -> None:
 
 
 async def _settled(stack: Stack, looks: int) -> _Left:
-    """The least of several looks: spare connections to the engines come and go every few seconds,
-    and a client's connection that has just ended is closed a moment later."""
+    """The least of several looks: what has just ended is closed a moment later."""
     left = []
     for _ in range(looks):
         await asyncio.sleep(1.0)

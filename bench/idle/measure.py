@@ -24,7 +24,6 @@ from bench.scenarios import Report
 from bench.stack import running
 
 WORDS = 128
-KEEP_AFTER = 10.0
 NEVER = 86_400.0
 WAYS = ("warm", "cooling", "direct")
 Found = dict[float, list[float]]
@@ -33,7 +32,7 @@ Found = dict[float, list[float]]
 @dataclass(frozen=True, slots=True)
 class Idle:
     """What is measured. `engine` makes the plan of one engine, `managed` says how it is started;
-    `together`: the ways have engines of their own."""
+    `together`: the ways have engines of their own. `keep_after` is the gateway's own default."""
 
     engine: Engine
     managed: ManagedSettings
@@ -42,6 +41,7 @@ class Idle:
     rounds: int
     together: bool
     ready_within: float
+    keep_after: float = 10.0
 
 
 async def measure(idle: Idle, engines: Mapping[str, Engine], folder: Path) -> Report:
@@ -77,7 +77,7 @@ async def measure(idle: Idle, engines: Mapping[str, Engine], folder: Path) -> Re
 
 
 async def _way(idle: Idle, way: str, engine: Engine, place: Path) -> tuple[Found, float]:
-    keep = KEEP_AFTER if way == "warm" else NEVER
+    keep = idle.keep_after if way == "warm" else NEVER
     settings = {"workers": 1, "warm": {"requests": 4, "keep_warm_after": keep}}
     found: Found = {seconds: [] for seconds in idle.idles}
     plan, within = Plan((engine,)), idle.ready_within

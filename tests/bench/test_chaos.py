@@ -37,11 +37,12 @@ def test_what_a_stream_is_worth(data: bytes, kind: str, ends: int) -> None:
 
 
 async def test_every_request_ends_once_and_nothing_is_left(tmp_path: Path) -> None:
-    report = await measure(Chaos(requests=150, concurrency=24, every=0.12, looks=5), tmp_path)
-    assert report.summary["requests"] == 150
+    chaos = Chaos(requests=100, concurrency=20, engines=3, every=0.12, looks=3)
+    report = await measure(chaos, tmp_path)
+    assert report.summary["requests"] == 100
     left = {what: report.summary[what] for what in NONE_OF_THESE}
     assert not any(left.values()), (left, report.detail)
-    assert report.summary["whole"] > 50
+    assert report.summary["whole"] > 30
     done = report.detail["troubles"]
     assert report.summary["troubles"] >= 10
     assert len(done) >= len(KINDS) - 2, f"of every kind, but for chance: {done}"
