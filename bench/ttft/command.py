@@ -7,6 +7,7 @@ prefix cache: what remains of the TTFT is mostly vLLM's own preprocessing.
 import asyncio
 import tempfile
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from bench.children import ChildEnded, children
 from bench.environment import environment
 from bench.ttft.chats import SIZES, Size
+from bench.ttft.figure import draw
 from bench.ttft.measure import alternate, ask, sides_of
 from bench.ttft.report import Detail, cell, cell_name, summarise, table
 from bench.ttft.setups import SETUPS, SetUp, TtftFailed, start_pair
@@ -32,11 +34,19 @@ _CURVE_SIZE: Final = SIZES[1]
 _QUICK: Final[Cells] = {SIZES[0]: (1,)}
 
 
-def cells_of(setup: SetUp, *, quick: bool) -> Cells:
-    """What is measured on a set-up: vLLM's default also gives the curve over concurrency."""
-    if quick:
-        return _QUICK
-    return _EACH | {_CURVE_SIZE: _CURVE} if setup.name == "default" else _EACH
+class Part(StrEnum):
+    """What is measured of each set-up; `ratios` and `curve` take three minutes each."""
+
+    RATIOS = "ratios"
+    CURVE = "curve"
+    QUICK = "quick"
+
+
+CELLS: Final[dict[Part, Cells]] = {
+    Part.RATIOS: _EACH,
+    Part.CURVE: {_CURVE_SIZE: _CURVE},
+    Part.QUICK: _QUICK,
+}
 
 
 async def measure(layout: Layout, setup: SetUp, cells: Cells) -> Detail:
@@ -63,13 +73,13 @@ async def measure(layout: Layout, setup: SetUp, cells: Cells) -> Detail:
     return detail
 
 
-async def measure_all(layout: Layout, setups: list[SetUp], *, quick: bool) -> dict[str, Any]:
+async def measure_all(layout: Layout, setups: list[SetUp], part: Part) -> dict[str, Any]:
     """`summary`, `detail` and `not_run` (set-up to reason) of the document."""
     detail: Detail = {}
     not_run = {setup.name: reason for setup in setups if (reason := setup.missing(layout))}
     for setup in setups:
         if setup.name not in not_run:
-            detail |= await measure(layout, setup, cells_of(setup, quick=quick))
+            detail |= await measure(layout, setup, CELLS[part])
     return {"summary": summarise(detail), "detail": detail, "not_run": not_run}
 
 
@@ -82,12 +92,20 @@ def ttft(
     models: Annotated[
         Path | None, typer.Option(help="Take the model from DIR/tiny: for another vocabulary.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="One small cell of vLLM's default set-up.")] = False,
+    part: Annotated[
+        Part,
+        typer.Option(
+            help="ratios: each size, 1 and 16 clients; curve: 1 to 64, on vLLM's default alone; "
+            "quick: one small cell."
+        ),
+    ] = Part.RATIOS,
+    figure: Annotated[Path | None, typer.Option(help="Draw the curve into this PNG.")] = None,
 ) -> None:
     """Time to first token through Forebay over that of the same real vLLM asked directly."""
     if not real:
         raise typer.BadParameter("only a real vLLM has a preprocessing to measure: say --real")
-    names = ["default"] if quick else setup or [each.name for each in SETUPS]
+    every = [each.name for each in SETUPS]
+    names = setup or (every if part is Part.RATIOS else ["default"])
     chosen = [each for each in SETUPS if each.name in names]
     if len(chosen) != len(names):
         raise typer.BadParameter(f"set-ups are {', '.join(each.name for each in SETUPS)}")
@@ -96,7 +114,7 @@ def ttft(
         build(layout, typer.echo)
         if models is not None:
             layout = replace(layout, models=models.resolve())
-        document = asyncio.run(measure_all(layout, chosen, quick=quick))
+        document = asyncio.run(measure_all(layout, chosen, part))
     except ChildEnded as ended:
         typer.echo(f"ttft: {ended}; the end of its log:\n{ended.log}", err=True)
         raise typer.Exit(1) from ended
@@ -106,6 +124,8 @@ def ttft(
     document["environment"] = environment()
     if json is not None:
         json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    if figure is not None:
+        draw(document["detail"], figure)
     Console().print(table(document["detail"]))
     for name, reason in document["not_run"].items():
         typer.echo(f"{name}: not run, {reason}")

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from bench.__main__ import app
 from bench.ttft.chats import SIZES, TOOLS, Document, Size, as_ids, chat, sized
-from bench.ttft.command import cells_of
+from bench.ttft.command import CELLS, Part
+from bench.ttft.figure import draw
 from bench.ttft.measure import PER_WORKER, Reading, Side, alternate, ask, orders, rounds, sides_of
 from bench.ttft.report import cell, cell_name, summarise, table
-from bench.ttft.setups import SETUPS, Pair, SetUp, TtftFailed
+from bench.ttft.setups import Pair, SetUp, TtftFailed
 from scripts.vllm_env.layout import Layout
 from tests.bench.conftest import Fake
 
@@ -107,12 +108,17 @@ def test_figures_of_a_cell() -> None:
     assert table(detail).row_count == 1
 
 
-def test_only_the_default_set_up_gives_the_whole_curve() -> None:
-    default, *others = SETUPS
-    assert [len(of) for of in cells_of(default, quick=False).values()] == [2, 7, 2]
-    for setup in others:
-        assert set(cells_of(setup, quick=False).values()) == {(1, 16)}
-    assert list(cells_of(default, quick=True).values()) == [(1,)]
+def test_each_part_measures_what_it_says() -> None:
+    assert CELLS[Part.RATIOS] == dict.fromkeys(SIZES, (1, 16))
+    assert list(CELLS[Part.CURVE].values()) == [(1, 2, 4, 8, 16, 32, 64)]
+    assert list(CELLS[Part.QUICK].values()) == [(1,)]
+
+
+def test_the_curve_is_drawn(tmp_path: Path) -> None:
+    waves = {side: [[Reading(0.1)], [Reading(0.1)]] for side in ("direct", "forebay", "ids")}
+    picture = tmp_path / "share.png"
+    draw({cell_name("default", "8k", clients): cell(waves) for clients in (64, 1, 8)}, picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_set_up_whose_module_is_missing_says_so() -> None:

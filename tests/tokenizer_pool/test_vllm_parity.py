@@ -9,6 +9,8 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,18 +79,38 @@ def outcome(model: Model, request: dict[str, Any], theirs: list[int] | None) -> 
     return "text"
 
 
+def compare(directory: Path, cache: Path, count: int = 400) -> Counter[str]:
+    """How our ids for so many conversations stand to those of vLLM's own code."""
+    artifact = asyncio.run(artifact_path(TokenizerSource("m", directory), cache, limit=300))
+    model = load_model("m", artifact, on_loop=False)
+    with oracle(directory) as process:
+        return Counter(
+            outcome(model, request, ask(process, request)) for request in corpus(11, count)
+        )
+
+
 @pytest.mark.parametrize("name", ["embedded", "smollm2", "tiny", *EXTRA])
 def test_what_travels_as_ids_is_what_vllm_would_compute(name: str, tmp_path: Path) -> None:
     layout = locate()
     assert layout.ready, "no vLLM environment: run python3 -m scripts.vllm_env"
     known = {"embedded": EMBEDDED, "smollm2": layout.smollm2, "tiny": layout.tiny}
-    directory = known.get(name, Path(name))
-    source = TokenizerSource("m", directory)
-    artifact = asyncio.run(artifact_path(source, tmp_path, limit=300))
-    model = load_model("m", artifact, on_loop=False)
-    with oracle(directory) as process:
-        counts = Counter(
-            outcome(model, request, ask(process, request)) for request in corpus(11, 400)
-        )
+    counts = compare(known.get(name, Path(name)), tmp_path)
     assert set(counts) <= {"equal", "text", "both refuse"}, counts
     assert counts["equal"] >= 40, counts
+
+
+def main() -> None:
+    """`python -m tests.tokenizer_pool.test_vllm_parity DIR…`: the table of the results."""
+    print("| tokenizer | equal ids | as text | both refuse | different |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as cache:
+            counts = compare(Path(name), Path(cache))
+        known = [counts.pop(outcome, 0) for outcome in ("equal", "text", "both refuse")]
+        print(f"| {name} | {' | '.join(map(str, [*known, sum(counts.values())]))} |", flush=True)
+        for difference in list(counts)[:3]:
+            print(difference[:300], file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
