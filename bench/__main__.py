@@ -14,6 +14,7 @@ from bench.prefix.command import prefix
 from bench.preprocess import preprocess
 from bench.report.command import headline, report
 from bench.simulate import simulate
+from bench.sockets import confirm
 from bench.ttft.command import ttft
 from bench.warm.command import warm
 from bench.workers.command import workers
@@ -33,6 +34,7 @@ app.command()(load)
 app.command()(selfcheck)
 app.command()(preprocess)
 app.command()(simulate)
+app.command()(confirm)
 app.command()(decisions)
 app.command()(ttft)
 app.command()(overhead)
