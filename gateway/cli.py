@@ -10,7 +10,11 @@ import uvloop
 from pydantic import ValidationError
 
 from gateway import __version__
+from gateway.commands.bench import SETTINGS, bench
+from gateway.commands.ctl import ctl
+from gateway.commands.keys import keys
 from gateway.commands.plan import plan
+from gateway.commands.report import report
 from gateway.commands.up import up
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
@@ -79,7 +83,13 @@ def serve(
 
 
 app.command()(plan)
+app.add_typer(ctl, name="ctl")
+app.add_typer(keys, name="keys")
 app.command()(up)
+
+
+app.command()(report)
+app.command(context_settings=SETTINGS, add_help_option=False)(bench)
 
 
 def main() -> None:
