@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -12,6 +13,7 @@ PACKAGES = ("forebay", "aiohttp", "fastokens", "httptools", "orjson", "tokenizer
 def environment() -> dict[str, object]:
     """JSON-ready facts. `revision` is empty outside a git checkout."""
     return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "system": platform.platform(),
         "processor": _processor(),

@@ -124,13 +124,13 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(tmp_path: Path):
 def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(f"{text.BEGIN}\n{text.END}\n")
-    flags = ["--quick", "--only", "selfcheck,decisions", "--page", str(page)]
+    flags = ["--quick", "--only", "selfcheck", "--page", str(page)]
     ended = CliRunner().invoke(app, ["report", "--out", str(tmp_path / "out"), *flags])
     assert ended.exit_code == 0, ended.output
     index = json.loads((tmp_path / "out" / "report.json").read_text())
     assert index["summary"]["failed"] == 0
-    assert [step["name"] for step in index["detail"]["steps"]] == ["selfcheck", "decisions"]
-    assert json.loads((tmp_path / "out" / "decisions.json").read_text())["summary"]
+    assert [step["name"] for step in index["detail"]["steps"]] == ["selfcheck"]
+    assert json.loads((tmp_path / "out" / "selfcheck.json").read_text())["summary"]
     assert "µs CPU" in page.read_text()
     assert (tmp_path / "out" / "report.md").read_text().strip() in page.read_text()
 
