@@ -36,19 +36,21 @@ def report(
 ) -> None:
     """Run all measurements, one after the other, and gather what they say.
 
-    Exits 1 when one of them failed.
+    With --only the results of earlier steps in the same directory stand. Exits 1 when one failed.
     """
     try:
         steps = chosen(quick=quick, real=real, only=only)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--only") from error
+    earlier = _earlier(out)
     ended = run(steps, out, Console().print, quick=quick)
+    told = list((earlier | {one.name: one for one in ended}).values())
     documents = _documents(out)
     found = judged(text.summaries(documents))
-    figures = text.figures(documents, ended)
+    figures = text.figures(documents, told)
     said = f"{figures}\n\n{text.headline(found)}\n"
     (out / "report.md").write_text(said)
-    _write_index(out, ended, found)
+    _write_index(out, told, found)
     if page is not None:
         try:
             page.write_text(text.placed(page.read_text(), said.rstrip()))
@@ -75,6 +77,15 @@ def headline(
         console.print(f"    {one['about']}: {one['figure']}")
     if json is not None:
         _write(json, found, {name: document["summary"] for name, document in documents.items()})
+
+
+def _earlier(directory: Path) -> dict[str, Ended]:
+    """Steps of earlier reports in that directory: what is not run again stands as it was."""
+    index = directory / INDEX
+    if not index.exists():
+        return {}
+    steps = orjson.loads(index.read_bytes())["detail"]["steps"]
+    return {step["name"]: Ended(**step | {"arguments": tuple(step["arguments"])}) for step in steps}
 
 
 def _documents(directory: Path) -> dict[str, Any]:

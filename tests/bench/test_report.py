@@ -1,6 +1,7 @@
 """The report: which measurements, what their figures say, and the source's claims beside them."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -125,13 +126,18 @@ def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(f"{text.BEGIN}\n{text.END}\n")
     flags = ["--quick", "--only", "selfcheck", "--page", str(page)]
+    (tmp_path / "out").mkdir()
+    before = Ended("prefix", ("prefix", "--rounds", "9"), 0, 1.0)
+    earlier = {"detail": {"steps": [asdict(before)]}}
+    (tmp_path / "out" / "report.json").write_text(json.dumps(earlier))
     ended = CliRunner().invoke(app, ["report", "--out", str(tmp_path / "out"), *flags])
     assert ended.exit_code == 0, ended.output
     index = json.loads((tmp_path / "out" / "report.json").read_text())
     assert index["summary"]["failed"] == 0
-    assert [step["name"] for step in index["detail"]["steps"]] == ["selfcheck"]
+    assert [step["name"] for step in index["detail"]["steps"]] == ["prefix", "selfcheck"]
     assert json.loads((tmp_path / "out" / "selfcheck.json").read_text())["summary"]
     assert "µs CPU" in page.read_text()
+    assert "`bench prefix --rounds 9`" in page.read_text()
     assert (tmp_path / "out" / "report.md").read_text().strip() in page.read_text()
 
 
