@@ -3,7 +3,7 @@
 import typer
 
 from bench.calibrate.command import calibrate
-from bench.chaos.command import chaos
+from bench.chaos.command import chaos, leave
 from bench.compare.command import compare_command, of_scenario
 from bench.decisions import decisions
 from bench.idle.command import idle
@@ -28,6 +28,7 @@ def bench() -> None:
 
 
 app.command()(chaos)
+app.command()(leave)
 app.command()(warm)
 app.command()(idle)
 app.command()(load)

@@ -108,7 +108,7 @@ async def running(
     log = folder / "requests.jsonl"
     with output:
         async with ManagedNode(plan, managed, tell) as node:
-            backends = {spec.name: {"url": spec.url} for spec in node.specs()}
+            backends = {s.name: {"url": s.url, "limit": s.limit} for s in node.specs()}
             own = {"port": port, "request_log": str(log), "backends": backends}
             config.write_text(yaml.safe_dump(own | dict(settings)))
             # A connection each: what a server does to one must not meet the next request.

@@ -2,6 +2,7 @@
 
 mischief   what is done to the engines, and when
 client     one request, and what its answer was worth
+leaving    clients that leave, in each phase of a request
 measure    the run: load, mischief, and what is left afterwards
-command    `python -m bench chaos`
+command    `python -m bench chaos`, `python -m bench leave`
 """

@@ -1,17 +1,26 @@
-"""`python -m bench chaos`: every request ends once, whatever happens to the engines."""
+"""`python -m bench chaos` and `leave`: every request ends once, whatever happens to the engines,
+and nothing is left in an engine of a client that left."""
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from backends.plans.model import Flag
+from bench.chaos.leaving import PHASES, measure_leaving
 from bench.chaos.measure import Chaos, measure
 from bench.children import ChildEnded
+from bench.idle.command import real, simulated
+from bench.idle.measure import Idle
 from bench.simulate import show
 from bench.stack import NotReady
+from scripts.vllm_env.build import BuildError
 
+SOON = 1.0
+"""Seconds within which an engine must have nothing left of clients that left."""
 NONE_OF_THESE = (
     "hung",
     "wrong",
@@ -49,4 +58,35 @@ def chaos(
         if done.summary[what]:
             typer.echo(f"chaos: {what} is {done.summary[what]:g} and must be 0", err=True)
     if any(done.summary[what] for what in NONE_OF_THESE):
+        raise typer.Exit(1)
+
+
+def slow_engine() -> Idle:
+    """A simulated engine whose answers last longer than any phase."""
+    plan = simulated((), 1)
+    step = Flag("step-ms", 10, "")
+    return replace(plan, engine=replace(plan.engine, flags=(*plan.engine.flags, step)))
+
+
+def leave(
+    json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
+    times: Annotated[int, typer.Option(help="In each of the four phases.", min=1)] = 200,
+    without_vllm: Annotated[
+        bool, typer.Option("--simulated", help="A simulated engine instead of the real vLLM.")
+    ] = False,
+) -> None:
+    """Let clients leave while they wait, connect, prefill and decode; ask vLLM what it has left.
+
+    Ends with status 1 when that was not nothing within a second, each time.
+    """
+    with tempfile.TemporaryDirectory(prefix="forebay-leave-") as folder:
+        try:
+            plan = slow_engine() if without_vllm else real((), 1)
+            done = asyncio.run(measure_leaving(plan, times, Path(folder)))
+        except ChildEnded as ended:
+            raise SystemExit(f"leave: {ended}; the end of its log:\n{ended.log}") from None
+        except (BuildError, NotReady) as failed:
+            raise SystemExit(f"leave: {failed}") from None
+    show(done, json)
+    if any(done.summary[f"{phase}_worst_s"] > SOON for phase in PHASES):
         raise typer.Exit(1)
