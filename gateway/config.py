@@ -109,13 +109,22 @@ class TimeoutConfig(Schema):
 
 
 class HttpConfig(Schema):
-    """What one client connection may cost; sizes in bytes."""
+    """What one client connection may cost; sizes in bytes. TLS with a certificate and its key."""
 
     max_head: Annotated[int, Field(ge=1024, le=1 << 20)] = 64 << 10
     max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 64 << 20
     read_timeout: Seconds = 30.0
     idle_timeout: Seconds = 75.0
     stall_timeout: Seconds = 60.0
+    max_connections_per_address: Annotated[int, Field(ge=0, le=1 << 20)] = 4096
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @model_validator(mode="after")
+    def _both_files(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together: give both, or neither")
+        return self
 
 
 class TokenizerConfig(Schema):

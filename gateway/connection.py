@@ -38,6 +38,7 @@ class Connection(asyncio.Protocol):
         self._reading_head = True
         self._arrived = 0.0
         self._closing = False
+        self._address: str | None = None
         self.exchange: Exchange | None = None
         self.reading_since: float | None = None
         self.idle_since: float | None = monotonic()
@@ -49,9 +50,18 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._server.connections.add(self)
+        peer = transport.get_extra_info("peername")  # None when it has left already
+        address = str(peer[0]) if peer else ""
+        if self._server.admit(address):
+            self._address = address
+        else:
+            self.idle_since = None
+            self._refuse(_too_many())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        if self._address is not None:
+            self._server.gone(self._address)
         self._transport = None
         self._waiting.clear()
         if self.exchange is not None:
@@ -226,3 +236,8 @@ def _path(url: bytes) -> str:
 
 def _head_too_large() -> ClientError:
     return ClientError(431, "the request's headers are too large; send fewer or shorter ones")
+
+
+def _too_many() -> ClientError:
+    message = "too many connections from your address; close some, or wait, and connect again"
+    return ClientError(429, message, code="too_many_connections", retry_after=1.0)

@@ -19,6 +19,7 @@ from gateway.routes import About, Routes
 from gateway.server import HttpServer
 from gateway.settings import http_limits, stream_timeouts, watch
 from gateway.tasks import Tasks
+from gateway.tls import server_context
 from gateway.tokenization import Tokenization
 from gateway.watchdog import Watchdog
 from tokenizer_pool.pool import TokenizerPool
@@ -66,8 +67,13 @@ class Front:
         self.server = HttpServer(routes, http_limits(config), tasks.spawn)
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
-        """Begin to serve; returns the port. `shared`: other processes listen there, too."""
-        return await self.server.listen(host, port, shared=shared)
+        """Begin to serve; returns the port. `shared`: other processes listen there, too.
+
+        Raises TlsError.
+        """
+        http = self._config.http
+        tls = server_context(http.tls_cert, http.tls_key)
+        return await self.server.listen(host, port, tls=tls, shared=shared)
 
     async def stop(self) -> None:
         await self.server.drain(0.0)

@@ -31,7 +31,8 @@ class HttpLimits:
     """Bounds on what one client connection may cost. Sizes in bytes, times in seconds.
 
     `read_timeout` is for a whole request, head and body; `stall_timeout` for a client that does
-    not take its answer; `linger` for a refused client that is still sending.
+    not take its answer; `linger` for a refused client that is still sending. One address may have
+    `max_connections_per_address` open (0: any number).
     """
 
     max_head: int = 64 * 1024
@@ -41,6 +42,7 @@ class HttpLimits:
     idle_timeout: float = 75.0
     stall_timeout: float = 60.0
     linger: float = 2.0
+    max_connections_per_address: int = 4096
 
 
 STATUS_LINES = {

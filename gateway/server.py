@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any
@@ -22,6 +23,7 @@ class HttpServer:
     def __init__(self, handler: Handler, limits: HttpLimits, spawn: Spawn) -> None:
         self.limits = limits
         self.connections: set[Connection] = set()
+        self._addresses: Counter[str] = Counter()
         self.draining = False
         self.closed = False
         self._handler = handler
@@ -45,6 +47,24 @@ class HttpServer:
         )
         self._sweeper = self._loop.call_later(SWEEP_INTERVAL, self._sweep)
         return int(self._listener.sockets[0].getsockname()[1])
+
+    def admit(self, address: str) -> bool:
+        """Count one more connection of this address, unless it has too many already."""
+        most = self.limits.max_connections_per_address
+        if most and self._addresses[address] >= most:
+            return False
+        self._addresses[address] += 1
+        return True
+
+    def connections_of(self, address: str) -> int:
+        """How many admitted connections the address has open."""
+        return self._addresses[address]
+
+    def gone(self, address: str) -> None:
+        """An admitted connection is closed. Addresses without one are not remembered."""
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
 
     def run(self, exchange: Exchange) -> None:
         """Start the task that answers this exchange."""

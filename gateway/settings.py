@@ -96,7 +96,7 @@ def stream_timeouts(config: Config) -> Timeouts:
 
 
 def http_limits(config: Config) -> HttpLimits:
-    return HttpLimits(**config.http.model_dump())
+    return HttpLimits(**config.http.model_dump(exclude={"tls_cert", "tls_key"}))
 
 
 def watch(config: Config) -> Watch:

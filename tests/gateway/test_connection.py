@@ -12,6 +12,7 @@ from gateway.exchange import Exchange
 from gateway.http_types import HttpLimits
 from gateway.server import HttpServer
 from gateway.tasks import Tasks
+from tests.backends.scripted import until
 
 POST = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello"
 
@@ -189,6 +190,45 @@ async def test_a_request_that_never_ends_is_refused_in_time() -> None:
         assert status == 408
         assert b"read_timeout" in body
         assert await client.closed()
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+async def test_a_request_that_drips_is_refused_in_time(part: str) -> None:
+    body = POST.replace(b"length: 5", b"length: 500")
+    limits = HttpLimits(read_timeout=0.3, linger=0.1)
+    async with serving(echo, limits) as served:
+        client = await served.connect()
+        await client.send(body if part == "body" else b"POST / HTTP/1.1\r\nhost: ")
+        answering = served.tasks.spawn("answer", client.answer())
+        while not answering.done():
+            await client.send(b"x")
+            await asyncio.wait([answering], timeout=0.05)
+        status, _, told = answering.result()
+        assert (status, b"read_timeout" in told) == (408, True)
+        assert await client.closed()
+
+
+async def test_one_address_may_have_so_many_connections_and_gets_them_back_as_it_closes() -> None:
+    limits = HttpLimits(max_connections_per_address=3, linger=0.1)
+    async with serving(echo, limits) as served:
+        held = [await served.connect() for _ in range(3)]
+        for client in held:
+            await client.send(POST)
+            assert (await client.answer())[0] == 200
+        for _ in range(5):
+            refused = await served.connect()
+            status, headers, body = await refused.answer()
+            assert (status, headers["retry-after"]) == (429, "1")
+            assert json.loads(body)["error"]["code"] == "too_many_connections"
+            assert await refused.closed()
+        held[0].writer.close()
+        held[1].writer.transport.abort()
+        await until(lambda: served.server.connections_of("127.0.0.1") == 1)
+        for _ in range(2):
+            client = await served.connect()
+            await client.send(POST)
+            assert (await client.answer())[0] == 200
+    await until(lambda: served.server.connections_of("127.0.0.1") == 0)
 
 
 async def test_an_idle_connection_is_closed() -> None:
