@@ -131,13 +131,15 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         parser = self._parser
         keep_alive = parser.should_keep_alive() and not self._server.draining
+        path, query = _target(self._url)
         request = Request(
             parser.get_method().decode(),
-            _path(self._url),
+            path,
             self._headers,
             b"".join(self._body),
             self._arrived,
             monotonic(),
+            query,
         )
         http10 = parser.get_http_version() == "1.0"
         exchange = Exchange(self, request, keep_alive=keep_alive, http10=http10)
@@ -227,9 +229,11 @@ class Connection(asyncio.Protocol):
 
 
 @lru_cache(maxsize=256)  # clients ask for a few paths, over and over
-def _path(url: bytes) -> str:
+def _target(url: bytes) -> tuple[str, str]:
+    """Its path and its query."""
     try:
-        return str((httptools.parse_url(url).path or b"").decode("latin-1"))
+        parsed = httptools.parse_url(url)
+        return (parsed.path or b"").decode("latin-1"), (parsed.query or b"").decode("latin-1")
     except httptools.HttpParserInvalidURLError as error:
         raise ClientError(400, "the request's target is not a valid URL") from error
 

@@ -6,7 +6,7 @@ consistent answer. How rows come about is not decided here.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backends.types import BackendSpec, Channel, ServedModel
 from gateway.bands import Band, channel_of
@@ -125,7 +125,11 @@ class Directory:
     def _union(self) -> dict[str, ServedModel]:
         models: dict[str, ServedModel] = {}
         for row in self.rows.values():
-            for model in row.models:
+            lengths = {model.name: model.max_model_len for model in row.models}
+            for served in row.models:
+                # vLLM tells no length for an adapter: it has its base model's.
+                length = served.max_model_len or lengths.get(served.parent or "")
+                model = replace(served, max_model_len=length)
                 known = models.get(model.name)
                 if known is None or (known.max_model_len or 0) < (model.max_model_len or 0):
                     models[model.name] = model

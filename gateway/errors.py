@@ -1,10 +1,12 @@
 """From errors to HTTP, in one table. Every error a client can see names what to do.
 
-The body is always OpenAI's: `{"error": {"message", "type", "param", "code"}}`. Hints for retries
-are the ones the official clients obey: `retry-after`, `retry-after-ms`, `x-should-retry`.
+The body is OpenAI's: `{"error": {"message", "type", "param", "code"}}`, or Anthropic's where its
+clients ask. Hints for retries are the ones the official clients obey: `retry-after`,
+`retry-after-ms`, `x-should-retry`.
 """
 
 import math
+from collections.abc import Sequence
 
 import orjson
 
@@ -14,6 +16,8 @@ from tokenizer_pool.errors import InvalidRequest, PoolBusy, WorkerFailed
 
 _TYPES = {
     400: "invalid_request_error",
+    401: "invalid_request_error",
+    403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
     408: "invalid_request_error",
@@ -21,11 +25,31 @@ _TYPES = {
     429: "rate_limit_error",
     431: "invalid_request_error",
 }
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    431: "request_too_large",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+# The same request would fail in the same way: two workers died of it, it took all the time there
+# is, or it met a bug of ours.
+_POINTLESS = frozenset({"internal_error", "tokenizer_failed", "backend_total"})
 _JSON = (b"content-type", b"application/json")
+NO_RETRY = (b"x-should-retry", b"false")
 
 
 class ClientError(Exception):
-    """An answer to the client that is not the model's. `retry_after` is in seconds."""
+    """An answer to the client that is not the model's. `retry_after` is in seconds; `headers` are
+    those besides it."""
+
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(
         self,
@@ -42,6 +66,11 @@ class ClientError(Exception):
         self.code = code
         self.param = param
         self.retry_after = retry_after
+
+    def carrying(self, headers: Sequence[tuple[bytes, bytes]]) -> "ClientError":
+        """This error, with further headers."""
+        self.headers = headers
+        return self
 
 
 class Rejected(Exception):
@@ -101,13 +130,13 @@ def to_client_error(error: BaseException) -> ClientError:
     return ClientError(500, message, code="internal_error")
 
 
-def context_length_exceeded(prompt: int, limit: int) -> ClientError:
+def context_length_exceeded(prompt: int, limit: int, param: str = "messages") -> ClientError:
     """OpenAI's error for a prompt that does not fit, from the exact count (tokens)."""
     message = (
         f"This model's maximum context length is {limit} tokens. However, your prompt has "
         f"{prompt} tokens, and the answer needs at least one. Shorten the prompt."
     )
-    return ClientError(400, message, code="context_length_exceeded", param="messages")
+    return ClientError(400, message, code="context_length_exceeded", param=param)
 
 
 def model_not_known_yet(unexplored: list[str]) -> ClientError:
@@ -117,21 +146,33 @@ def model_not_known_yet(unexplored: list[str]) -> ClientError:
     return ClientError(503, message, code="no_backend", retry_after=1.0)
 
 
-def render_error(error: ClientError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def render_error(
+    error: ClientError, *, anthropic: bool = False
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body of an error answer."""
-    headers = [_JSON]
+    headers = [_JSON, *error.headers]
     if error.retry_after is not None:
         seconds = max(1, math.ceil(error.retry_after))
         headers.append((b"retry-after", b"%d" % seconds))
         headers.append((b"retry-after-ms", b"%d" % math.ceil(error.retry_after * 1000)))
-    elif error.status >= 500 and error.code == "internal_error":
-        headers.append((b"x-should-retry", b"false"))
-    return error.status, headers, _body(error)
+    elif error.code in _POINTLESS:
+        headers.append(NO_RETRY)
+    return error.status, headers, _anthropic_body(error) if anthropic else _body(error)
 
 
-def render_sse_error(error: ClientError) -> bytes:
+def render_sse_error(error: ClientError, *, anthropic: bool = False) -> bytes:
     """The same error as a server-sent event, for a stream whose head is already out."""
-    return b"data: %b\n\n" % _body(error)
+    return sse_error(_anthropic_body(error) if anthropic else _body(error), anthropic=anthropic)
+
+
+def sse_error(body: bytes, *, anthropic: bool = False) -> bytes:
+    """An error's body as a server-sent event. Anthropic's clients know errors by their name."""
+    return b"event: error\ndata: %b\n\n" % body if anthropic else b"data: %b\n\n" % body
+
+
+def _anthropic_body(error: ClientError) -> bytes:
+    kind = _ANTHROPIC_TYPES.get(error.status, "api_error")
+    return orjson.dumps({"type": "error", "error": {"type": kind, "message": error.message}})
 
 
 def _body(error: ClientError) -> bytes:

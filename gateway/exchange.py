@@ -39,13 +39,15 @@ class Flow(Protocol):
 
 
 class Exchange:
-    """`gone` is true once the client has left; `started` once a byte of the answer was sent."""
+    """`gone` is true once the client has left; `started` once a byte of the answer was sent.
+    `anthropic`: the client expects errors of Anthropic's shape."""
 
     __slots__ = (
         "_chunked",
         "_flow",
         "_head",
         "_wire",
+        "anthropic",
         "gone",
         "http10",
         "keep_alive",
@@ -61,6 +63,7 @@ class Exchange:
         self.http10 = http10
         self.started = False
         self.gone = False
+        self.anthropic = False
         self._flow: Flow | None = None
         self.task: Task[None] | None = None
         self._head = b""
@@ -75,7 +78,7 @@ class Exchange:
 
     def refuse(self, error: ClientError, headers: Headers = ()) -> None:
         """Send an error as the whole answer."""
-        status, own, body = render_error(error)
+        status, own, body = render_error(error, anthropic=self.anthropic)
         self.respond(status, body, [*own, *headers])
 
     def start(self, status: int, headers: Headers, *, length: int | None = None) -> None:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 @dataclass(slots=True)
 class Request:
     """A complete request. Header names are lower case; of repeated headers the last counts.
+    `query` is what follows the `?` in its target.
 
     `arrived` is when the first byte of the request came, `received` when the last one did, both
     in seconds on the monotonic clock. Nobody changes it; it is not frozen because that would make
@@ -20,6 +21,7 @@ class Request:
     body: bytes = field(repr=False)
     arrived: float
     received: float
+    query: str = ""
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)

@@ -92,6 +92,11 @@ class App:
             return await handler(request)
         except Refused as refused:
             return refused.response()
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as trouble:
+            # vLLM validates every field; what only fails on use here is refused all the same.
+            return Refused(f"1 validation error:\n  {trouble}", type="Bad Request").response()
+        except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as unknown:
+            return json_response({"detail": unknown.reason}, unknown.status)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await self.accept(request)

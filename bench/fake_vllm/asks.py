@@ -113,6 +113,8 @@ class Reader:
 
     def _ask(self, body: dict[str, Any], prompts: list[list[int]], limit: int | None) -> Ask:
         context = self._options.max_model_len
+        if not all(prompts):
+            raise Refused("The prompt must not be empty.", "prompt")
         for prompt in prompts:
             if len(prompt) > context:
                 raise too_long(len(prompt), context)

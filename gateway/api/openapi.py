@@ -91,7 +91,7 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.means is not Means.LOCAL or endpoint.accepts:
         told |= _RELAYED_ERRORS
     answers = {"200": {"description": "The answer.", "content": _content(endpoint)}}
-    error = _errors(endpoint.style)
+    error = _errors(endpoint)
     for status in sorted(told):
         answers[str(status)] = {"description": told[status], "content": error}
     if endpoint.path == "/ready":
@@ -108,12 +108,15 @@ def _content(endpoint: Endpoint) -> dict[str, Any]:
     return content
 
 
-def _errors(style: Style) -> Mapping[str, Any]:
-    """vLLM's own validation speaks OpenAI's way everywhere."""
-    schema = _ref("Error")
-    if style is Style.ANTHROPIC:
-        schema = {"anyOf": [_ref("AnthropicError"), schema]}
-    return {"application/json": {"schema": schema}}
+def _errors(endpoint: Endpoint) -> Mapping[str, Any]:
+    """vLLM's own validation speaks OpenAI's way everywhere, and of what a model does not do it
+    knows no path."""
+    schemas = [_ref("Error")]
+    if endpoint.style is Style.ANTHROPIC:
+        schemas.append(_ref("AnthropicError"))
+    if endpoint.means is not Means.LOCAL:
+        schemas.append(_ref("NotOffered"))
+    return {"application/json": {"schema": {"anyOf": schemas}}}
 
 
 def _ref(name: str) -> dict[str, Any]:

@@ -30,9 +30,9 @@ class MediaLimits:
     max_parts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
-    """A request, ready to be admitted.
+    """A request, ready to be admitted. Nobody changes it; frozen, it would cost more to make.
 
     `only` is the backend that holds what the request goes on from. Of the prompt's tokens `guessed`
     are what its media are taken to cost.

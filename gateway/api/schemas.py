@@ -104,6 +104,7 @@ ANSWERS: Final[Mapping[str, Schema]] = {
             code={"type": ["string", "integer", "null"]},
         ),
     ),
+    "NotOffered": _object("detail", detail=_TEXT),
     "AnthropicError": _object(
         "error", type={"const": "error"}, error=_object("type message", type=_TEXT, message=_TEXT)
     ),

@@ -27,14 +27,14 @@ class Service:
     engine: str
     model: str
 
-    def openai(self, url: str | None = None, **options: Any) -> openai.OpenAI:
+    def openai_client(self, url: str | None = None, **options: Any) -> openai.OpenAI:
         own = {"base_url": f"{url or self.url}/v1", "api_key": "any", "max_retries": 0}
         return openai.OpenAI(**(own | options))
 
-    def openai_async(self) -> openai.AsyncOpenAI:
+    def async_openai_client(self) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="any", max_retries=0)
 
-    def anthropic(self, url: str | None = None, **options: Any) -> anthropic.Anthropic:
+    def anthropic_client(self, url: str | None = None, **options: Any) -> anthropic.Anthropic:
         own = {"base_url": url or self.url, "api_key": "any", "max_retries": 0}
         return anthropic.Anthropic(**(own | options))
 
@@ -44,7 +44,7 @@ class OpenAIContract:
 
     def test_a_chat_is_the_engines(self, service: Service) -> None:
         def ask(url: str) -> Any:
-            with service.openai(url) as client:
+            with service.openai_client(url) as client:
                 return client.chat.completions.create(
                     model=service.model, messages=MESSAGES, max_tokens=8, temperature=0
                 )
@@ -54,7 +54,7 @@ class OpenAIContract:
         assert through.usage == direct.usage
 
     def test_a_stream_comes_in_pieces_that_make_up_the_whole(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             request: Any = {
                 "model": service.model,
                 "messages": MESSAGES,
@@ -71,7 +71,7 @@ class OpenAIContract:
         assert len(chunks) > 4
 
     async def test_the_async_client_and_its_streams(self, service: Service) -> None:
-        async with service.openai_async() as client:
+        async with service.async_openai_client() as client:
             stream = await client.chat.completions.create(
                 model=service.model, messages=MESSAGES, max_tokens=4, stream=True
             )
@@ -83,14 +83,14 @@ class OpenAIContract:
         assert [choice.index for choice in completion.choices] == [0, 1]
 
     def test_several_choices_with_logprobs(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             answer = client.chat.completions.create(
                 model=service.model, messages=MESSAGES, max_tokens=3, n=2, temperature=1, seed=1
             )
         assert [choice.index for choice in answer.choices] == [0, 1]
 
     def test_a_response_and_its_events(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             request: Any = {
                 "model": service.model,
                 "input": "What is a forebay?",
@@ -107,7 +107,7 @@ class OpenAIContract:
         assert said == whole.output_text
 
     def test_a_conversation_goes_on_from_a_stored_response(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             first = client.responses.create(
                 model=service.model, input="Remember 12.", max_output_tokens=3
             )
@@ -132,7 +132,7 @@ class OpenAIContract:
                 client.responses.cancel(first.id)
 
     def test_models_are_listed_and_told_one_by_one(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             listed = {model.id: model for model in client.models.list()}
             one = client.models.retrieve(service.model)
             assert one == listed[service.model]
@@ -141,7 +141,7 @@ class OpenAIContract:
                 client.models.retrieve("org/unknown")
 
     def test_errors_are_the_classes_that_clients_catch(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             with pytest.raises(openai.NotFoundError) as unknown:
                 client.chat.completions.create(model="gpt-99", messages=MESSAGES)
             assert unknown.value.code == "model_not_found"
@@ -159,7 +159,7 @@ class OpenAIContract:
     def test_a_stream_that_cannot_begin_is_an_error_and_not_a_stream(
         self, service: Service
     ) -> None:
-        with service.openai() as client, pytest.raises(openai.BadRequestError):
+        with service.openai_client() as client, pytest.raises(openai.BadRequestError):
             client.chat.completions.create(
                 model=service.model, messages=MESSAGES, max_tokens=-1, stream=True
             )
@@ -170,11 +170,11 @@ class AnthropicContract:
 
     def test_a_message_is_the_engines(self, service: Service) -> None:
         def ask(url: str) -> Any:
-            with service.anthropic(url) as client:
+            with service.anthropic_client(url) as client:
                 return client.messages.create(
                     model=service.model,
                     max_tokens=6,
-                    temperature=0,
+                    extra_body={"temperature": 0},
                     system="Be brief.",
                     messages=[{"role": "user", "content": "What is a forebay?"}],
                 )
@@ -188,10 +188,10 @@ class AnthropicContract:
         request: Any = {
             "model": service.model,
             "max_tokens": 6,
-            "temperature": 0,
+            "extra_body": {"temperature": 0},
             "messages": [{"role": "user", "content": "What is a forebay?"}],
         }
-        with service.anthropic() as client:
+        with service.anthropic_client() as client:
             whole = client.messages.create(**request)
             with client.messages.stream(**request) as stream:
                 said = "".join(stream.text_stream)
@@ -210,7 +210,10 @@ class AnthropicContract:
             ],
             "tools": [{"name": "f", "description": "does", "input_schema": {"type": "object"}}],
         }
-        with service.anthropic() as client, service.anthropic(service.engine) as direct:
+        with (
+            service.anthropic_client() as client,
+            service.anthropic_client(service.engine) as direct,
+        ):
             counted = client.messages.count_tokens(**request)
             assert counted == direct.messages.count_tokens(**request)
             raw = client.messages.with_raw_response.count_tokens(**request)
@@ -218,7 +221,7 @@ class AnthropicContract:
 
     def test_errors_have_anthropics_shape(self, service: Service) -> None:
         request: Any = {"max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}
-        with service.anthropic() as client:
+        with service.anthropic_client() as client:
             with pytest.raises(anthropic.NotFoundError) as unknown:
                 client.messages.create(model="claude-99", **request)
             body: Any = unknown.value.body

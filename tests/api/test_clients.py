@@ -11,7 +11,7 @@ from tests.api.contract import AnthropicContract, CurlContract, OpenAIContract, 
 
 class TestOpenAI(OpenAIContract):
     def test_embeddings_come_as_floats_and_packed(self, service: Service) -> None:
-        with service.openai() as client, service.openai(service.engine) as direct:
+        with service.openai_client() as client, service.openai_client(service.engine) as direct:
             for given in ("one", ["one", "two"], [1, 2, 3], [[1, 2], [3]]):
                 request: Any = {"model": service.model, "input": given}
                 answer = client.embeddings.create(**request)
@@ -22,7 +22,7 @@ class TestOpenAI(OpenAIContract):
                 assert floats.data[0].embedding == pytest.approx(answer.data[0].embedding)
 
     def test_a_recording_goes_through_as_a_form(self, service: Service) -> None:
-        with service.openai() as client:
+        with service.openai_client() as client:
             answer = client.audio.transcriptions.create(
                 model=service.model, file=("a.wav", b"RIFF" * 5000)
             )

@@ -113,8 +113,6 @@ async def test_an_unknown_model_is_a_404_that_says_what_to_do(gateway: Gateway) 
         b"",
         b"not json",
         b"[1, 2]",
-        b'{"model": "forebay-demo"}',
-        b'{"model": "forebay-demo", "messages": "hi"}',
         b'{"model": "forebay-demo", "messages": [{"role": "user", "content": NaN}]}',
         b'{"model": "forebay-demo", "messages": [{"role": "user", "content": "\xff"}]}',
         b"[" * 100_000,
