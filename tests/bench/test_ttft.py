@@ -121,11 +121,15 @@ def test_the_curve_is_drawn(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_set_up_whose_module_is_missing_says_so() -> None:
-    here = Layout(cache=Path("/"), environment=Path(sys.prefix), models=Path("/"))
+def test_set_up_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = Layout(cache=tmp_path, environment=Path(sys.prefix), models=Path("/"))
     assert SetUp("plain").missing(here) == ""
     assert SetUp("fast", module="tokenizers").missing(here) == ""
     assert "no_such_module" in SetUp("slow", module="no_such_module").missing(here)
+    monkeypatch.delenv("FOREBAY_VLLM_RS", raising=False)
+    assert "FOREBAY_VLLM_RS" in SetUp("rust", rust=True).missing(here)
+    monkeypatch.setenv("FOREBAY_VLLM_RS", sys.executable)
+    assert SetUp("rust", rust=True).missing(here) == ""
 
 
 @pytest.mark.parametrize("arguments", [[], ["--real", "--setup", "imaginary"]])
