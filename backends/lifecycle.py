@@ -139,7 +139,7 @@ class Lifecycle:
         self.proofs += 1
         self._become(State.WARMING, "warming up")
         model = found.models[0]
-        done = await self.warmer.warm_up(found.generate_path, model.name, self._tokens(found))
+        done = await self.warmer.warm_up(found.generate_path, model.name, self._lengths(found))
         self.status = replace(self.status, prefill_rate=done.prefill_rate)
         self._lost, self._suspected = None, False
         self._breaker.reset()
@@ -204,7 +204,8 @@ class Lifecycle:
         path, model = found.generate_path, found.models[0].name
         within = self._settings.health_timeout
         if keep_warm:
-            await self.warmer.one_token(path, model, self._tokens(found), within)
+            lengths = self._lengths(found)
+            await self.warmer.one_token(path, model, lengths[len(lengths) // 2], within)
         else:
             answer = await self.probe.one_token(path, model, within=within)
             if not (answer.ok or answer.busy):
@@ -212,11 +213,12 @@ class Lifecycle:
         version = await self.probe.version()
         return version is not None and version != found.version
 
-    def _tokens(self, found: Capabilities) -> int:
-        """The warm-up's prompt length; half the context at most, since it is only about so long."""
-        wanted = self._settings.warm.tokens_for(self.status.spec)
+    def _lengths(self, found: Capabilities) -> tuple[int, ...]:
+        """The warm-up's prompt lengths, which the prompts have only about: so half the context at
+        most."""
+        wanted = self._settings.warm.lengths_for(self.status.spec)
         longest = found.models[0].max_model_len
-        return wanted if longest is None else min(wanted, longest // 2)
+        return wanted if longest is None else tuple(min(each, longest // 2) for each in wanted)
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, but wake for news from traffic."""

@@ -24,8 +24,10 @@ RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 KV_USAGE = "vllm:kv_cache_usage_perc"
 PREEMPTIONS = "vllm:num_preemptions_total"
+PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
+PREFIX_HITS = "vllm:prefix_cache_hits_total"
 STARTED = "process_start_time_seconds"
-_WANTED = (RUNNING, WAITING, KV_USAGE, PREEMPTIONS, STARTED)
+_WANTED = (RUNNING, WAITING, KV_USAGE, PREEMPTIONS, PREFIX_QUERIES, PREFIX_HITS, STARTED)
 
 
 class Scrape:
@@ -69,6 +71,8 @@ class Scrape:
             preemptions=int(sum(values.get(PREEMPTIONS, ()))),
             in_flight=self._life.traffic.in_flight,
             started_at=started[0] if started else None,
+            prefix_queries=int(sum(values.get(PREFIX_QUERIES, ()))),
+            prefix_hits=int(sum(values.get(PREFIX_HITS, ()))),
         )
         self.last = load
         if self._on_load is not None:

@@ -15,7 +15,8 @@ class WarmSettings:
     A round is `requests` one-token requests in parallel; rounds go on until the median times to
     first token of two rounds on end differ by at most `tolerance` (a share), or `rounds` are over
     or `time_limit` is: what has answered by then is warm enough, and the engine slow.
-    `prompt_tokens` gives each class's typical prompt length, `default_tokens` the others'.
+    `prompt_tokens` gives the lengths that each class's prompts have, at some of its quantiles: the
+    requests of a round have them in turn. `default_tokens` is that of a backend of no known class.
     `keep_after` is how long a backend may idle before it is sent one more such request (None:
     never).
     """
@@ -24,14 +25,14 @@ class WarmSettings:
     rounds: int = 5
     tolerance: float = 0.25
     time_limit: float = 60.0
-    prompt_tokens: Mapping[str, int] = field(default_factory=dict)
+    prompt_tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     default_tokens: int = 128
     keep_after: float | None = 10.0
 
-    def tokens_for(self, spec: BackendSpec) -> int:
-        """The prompt length to warm this backend with: its longest class's."""
-        known = [self.prompt_tokens[name] for name in spec.classes if name in self.prompt_tokens]
-        return max(known, default=self.default_tokens)
+    def lengths_for(self, spec: BackendSpec) -> tuple[int, ...]:
+        """The prompt lengths to warm this backend with, ascending: those of all its classes."""
+        lengths = (self.prompt_tokens.get(name, ()) for name in spec.classes)
+        return tuple(sorted(set().union(*lengths))) or (self.default_tokens,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,9 @@ class BackendStatus:
 class Load:
     """What an engine's own metrics said at `at`, on the monotonic clock.
 
-    Requests `running` and `waiting` and `preemptions` (since the server's start) are sums over
-    its engines, `kv_usage` (0 to 1) is the fullest one's. `in_flight` is our own count at that
+    Requests `running` and `waiting`, `preemptions` and tokens asked for and found in the prefix
+    cache (since the server's start) are sums over its engines, `kv_usage` (0 to 1) is the fullest
+    one's. `in_flight` is our own count at that
     moment; `started_at` is the server process's start in seconds of Unix time, where it tells.
     """
 
@@ -97,6 +98,8 @@ class Load:
     preemptions: int
     in_flight: int
     started_at: float | None = None
+    prefix_queries: int = 0
+    prefix_hits: int = 0
 
     @property
     def drift(self) -> int:

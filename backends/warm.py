@@ -82,14 +82,17 @@ class Warmer:
         self.prompt_tokens += counted
         return OneToken(stream.status, stream.first_byte_at - stream.connected_at, counted)
 
-    async def warm_up(self, path: str, model: str, tokens: int) -> WarmUp:
-        """Rounds of parallel requests until their time to first token has settled."""
+    async def warm_up(self, path: str, model: str, lengths: Sequence[int]) -> WarmUp:
+        """Rounds of parallel requests until their time to first token has settled.
+
+        The requests of a round have these prompt lengths in turn.
+        """
         give_up = monotonic() + self._settings.time_limit
         medians: list[float] = []
         rate: float | None = None
         for _ in range(self._settings.rounds):
             started = monotonic()
-            answers = await self._round((path, model, tokens), give_up - started)
+            answers = await self._round((path, model), lengths, give_up - started)
             served = [answer for answer in answers if answer.status == 200]
             if not served:
                 break
@@ -100,15 +103,17 @@ class Warmer:
                 break
         return WarmUp(tuple(medians), rate)
 
-    async def _round(self, shape: tuple[str, str, int], within: float) -> list[OneToken]:
+    async def _round(
+        self, where: tuple[str, str], lengths: Sequence[int], within: float
+    ) -> list[OneToken]:
         """The answers of one round, less those that were too late, unless all were."""
         answers: list[OneToken] = []
         late: list[PhaseTimeout] = []
         failures: list[BackendError] = []
 
-        async def one() -> None:
+        async def one(tokens: int) -> None:
             try:
-                answers.append(await self.one_token(*shape, within))
+                answers.append(await self.one_token(*where, tokens, within))
             except PhaseTimeout as error:
                 late.append(error)
             except BackendError as error:
@@ -116,7 +121,8 @@ class Warmer:
 
         async with asyncio.TaskGroup() as group:
             for number in range(self._settings.requests):
-                group.create_task(one(), name=f"warm-{self._client.spec.name}-{number}")
+                tokens = lengths[number % len(lengths)]
+                group.create_task(one(tokens), name=f"warm-{self._client.spec.name}-{number}")
         if failures or not answers:
             raise [*failures, *late][0]
         return answers

@@ -288,6 +288,15 @@ class StateCollector(Collector):
             ["backend"],
             [((load.backend,), load.drift) for load in loads],
         )
+        for name, text, field in (
+            ("forebay_engine_preemptions", "Requests that the engine preempted.", "preemptions"),
+            ("forebay_engine_prefix_queries", "Tokens asked of the cache.", "prefix_queries"),
+            ("forebay_engine_prefix_hits", "Tokens found in the cache.", "prefix_hits"),
+        ):
+            counter = CounterMetricFamily(name, text, labels=["backend"])
+            for load in loads:
+                counter.add_metric([load.backend], getattr(load, field))
+            yield counter
 
 
 def _gauge(

@@ -1,6 +1,8 @@
 """From the configuration to what each package is told; nothing is decided here."""
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,9 @@ from gateway.watchdog import Watch
 from scheduler.model import AffinitySpec, Backend, BackendState, BurstSpec, ClassSpec, Settings
 from tokenizer_pool.prefix import BLOCK
 from tokenizer_pool.types import PoolSettings
+
+PREFILL_STEP = 2048
+"""Tokens that vLLM prefills in one step by default."""
 
 _STATES = {
     State.PROBING: BackendState.WARMING,
@@ -69,17 +74,24 @@ def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Ba
 
 
 def fleet_settings(config: Config) -> FleetSettings:
-    # A prompt of a typical length for each class: half its bound, or one full prefill step.
-    lengths = {
-        name: spec.max_prompt_tokens // 2 if spec.max_prompt_tokens else 2048
-        for name, spec in config.classes.items()
-    }
+    lengths = warm_up_lengths({n: spec.max_prompt_tokens for n, spec in config.classes.items()})
     warm = WarmSettings(
         requests=config.warm.requests,
         keep_after=config.warm.keep_warm_after,
         prompt_tokens=lengths,
     )
     return FleetSettings(warm=warm)
+
+
+def warm_up_lengths(bounds: Mapping[str, int | None]) -> dict[str, tuple[int, ...]]:
+    """Three quantiles of each class's prompts, taken as even between its bounds. The class without
+    one is taken to reach a full prefill step, or twice its lower bound."""
+    lengths, lower = {}, 0
+    for name in sorted(bounds, key=lambda each: bounds[each] or math.inf):
+        upper = bounds[name] or max(2 * lower, PREFILL_STEP)
+        lengths[name] = tuple(round(lower + share * (upper - lower)) for share in (0.1, 0.5, 0.9))
+        lower = upper
+    return lengths
 
 
 def pool_settings(config: Config) -> PoolSettings:

@@ -24,6 +24,9 @@ vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.5
 vllm:num_preemptions_total{engine="0",model_name="m"} 7.0
 vllm:num_preemptions_created{engine="0",model_name="m"} 1.7e+09
+vllm:prefix_cache_queries_total{engine="0",model_name="m"} 200.0
+vllm:prefix_cache_queries_created{engine="0",model_name="m"} 1.7e+09
+vllm:prefix_cache_hits_total{engine="0",model_name="m"} 150.0
 process_start_time_seconds 1.7e+09
 """
 SCRAPING = replace(FAST, scrape=ScrapeSettings(interval=0.02, drift_after=0.1))
@@ -35,6 +38,8 @@ def test_only_the_wanted_lines_are_read() -> None:
         "vllm:num_requests_waiting": [4.0],
         "vllm:kv_cache_usage_perc": [0.25, 0.5],
         "vllm:num_preemptions_total": [7.0],
+        "vllm:prefix_cache_queries_total": [200.0],
+        "vllm:prefix_cache_hits_total": [150.0],
         "process_start_time_seconds": [1.7e9],
     }
 
@@ -60,6 +65,7 @@ async def test_readings_of_a_ready_backend_are_told_with_our_own_count_beside() 
         load = watch.loads[-1]
         assert (load.running, load.waiting, load.kv_usage, load.preemptions) == (5, 4, 0.5, 7)
         assert (load.in_flight, load.drift, load.started_at) == (0, 9, 1.7e9)
+        assert (load.prefix_queries, load.prefix_hits) == (200, 150)
         assert fleet.loads()[0].backend == "b1"
         engine.hanging = True
         asking = start(ask(fleet))
