@@ -1,6 +1,7 @@
 """The composition root of a gateway in one process. `node.brain` is that of several."""
 
 import asyncio
+from collections.abc import Mapping
 
 from gateway.brain import Brain, Surroundings
 from gateway.config import Config
@@ -9,6 +10,7 @@ from gateway.metrics import Metrics
 from gateway.settings import pool_settings
 from gateway.status import OwnStatus
 from gateway.tasks import Tasks
+from gateway.tenancy.config import KeyConfig
 from tokenizer_pool.pool import TokenizerPool
 
 
@@ -29,6 +31,7 @@ class App:
                 report=self.pool.report,
                 draining=lambda: self.server.draining,
                 published=_nobody_else,
+                keys=self._keys_changed,
             ),
         )
         self.driver, self.fleet, self.catalogue = brain.driver, brain.fleet, brain.catalogue
@@ -39,7 +42,7 @@ class App:
             self.metrics,
             Neighbours(
                 pool=self.pool,
-                admitter=self.driver,
+                admitter=brain.door,
                 directory=self.catalogue.directory,
                 upstream=self.fleet,
                 about=OwnStatus(self.status, self.metrics.render),
@@ -47,6 +50,9 @@ class App:
             ),
         )
         self.server = self.front.server
+
+    def _keys_changed(self, keys: Mapping[str, KeyConfig]) -> None:
+        self.front.access.configure(keys)
 
     async def start(self) -> int:
         """Listen, then let the fleet get ready; returns the port. Raises OSError."""

@@ -6,7 +6,7 @@ There is one on a machine, however many processes relay (`node`). Requests reach
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from backends.discovery.reconcile import Reconciler
@@ -15,7 +15,6 @@ from backends.timed import time_to_first_token
 from backends.types import BackendStatus, Load
 from gateway.catalogue import Catalogue, Questions, Tokenizers
 from gateway.config import Config
-from gateway.control import Control
 from gateway.discovery import discover
 from gateway.driver import Driver
 from gateway.handlers import PATHS
@@ -23,11 +22,13 @@ from gateway.meter import WITHIN
 from gateway.metrics import Metrics, StateCollector
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
 from gateway.status import Status
+from gateway.steering import Steered, Steering
 from gateway.tasks import Tasks
+from gateway.tenancy.config import KeyConfig
 from gateway.ui.admin import Admin
 from gateway.ui.document import Sources
 from gateway.ui.news import News
-from scheduler.events import Decided, LoadSeen, SettingsChanged
+from scheduler.events import Decided, LoadSeen
 from tokenizer_pool.types import Kind, PoolReport
 
 log = logging.getLogger("forebay.brain")
@@ -38,17 +39,19 @@ decisions = logging.getLogger("forebay.decisions")
 class Surroundings:
     """What the brain needs of the process or processes around it.
 
-    `published` hears the name of each backend whose row in the directory is new.
+    `published` hears the name of each backend whose row in the directory is new, `keys` the API
+    keys when they are others.
     """
 
     tokenizers: Tokenizers
     report: Callable[[], PoolReport]
     draining: Callable[[], bool]
     published: Callable[[str], None]
+    keys: Callable[[Mapping[str, KeyConfig]], None]
 
 
 class Brain:
-    """The parts, wired; `driver` is the way in for requests."""
+    """The parts, wired; `door` is the way in for requests."""
 
     def __init__(
         self, config: Config, tasks: Tasks, metrics: Metrics, surroundings: Surroundings
@@ -79,7 +82,19 @@ class Brain:
             on_removed=self.catalogue.removed,
             fixed=tuple(config.backends),
         )
-        self.control = Control(config, self._accepted, self._rejected)
+        self.steering = Steering(
+            config,
+            tasks,
+            Steered(
+                driver=self.driver,
+                fleet=self.fleet,
+                catalogue=self.catalogue,
+                keys=surroundings.keys,
+                accepted=self._accepted,
+                rejected=self._rejected,
+            ),
+        )
+        self.control, self.door = self.steering.control, self.steering.door
         self.status = Status(
             catalogue=self.catalogue,
             control=self.control,
@@ -114,7 +129,7 @@ class Brain:
         await self.admin.start(self._tasks.spawn)
         await self.fleet.start()
         discover(self._config.discovery, self._reconciler, tuple(self._config.classes))
-        self._tasks.spawn("control", self.control.follow())
+        self.steering.start()
 
     async def stop(self) -> None:
         await self.admin.stop()
@@ -149,11 +164,9 @@ class Brain:
             *(decision.pool, decision.before, decision.after, decision.what, decision.cause),
         )
 
-    def _accepted(self, config: Config) -> None:
+    def _accepted(self) -> None:
         self._metrics.settings_accepted.inc()
         self._news.accepted()
-        self.driver.apply(SettingsChanged(scheduler_settings(config)))
-        self.catalogue.reconfigure(config)
 
     def _rejected(self, reasons: dict[str, str]) -> None:
         self._news.rejected(reasons)

@@ -9,7 +9,7 @@ warming. The request path reads the outcome in `directory`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -138,6 +138,14 @@ class Catalogue:
             if chosen and entry.settled is not None and entry.settling is entry.settled:
                 self._spawn(f"settle-{entry.status.spec.name}", self._settle(entry, entry.settled))
             self._announce(entry)
+
+    def relimit(self, config: Config, backends: Iterable[str]) -> None:
+        """Put changed limits of these backends in force, and nothing else."""
+        self._config = config
+        for name in backends:
+            entry = self._entries.get(name)
+            if entry is not None:
+                self._apply(BackendChanged(scheduler_backend(config, entry.status, entry.state)))
 
     def distrust(self, backend: str, model: str, reason: str) -> None:
         """Send a backend's prompts for a model as text, also when it is proved again.

@@ -32,9 +32,11 @@ _LONGEST_EVENT = 1 << 24
 
 
 class Filter(Protocol):
-    """Stands before a sink. `prompt_tokens` and `prompt_ids` (JSON) are what the answer told."""
+    """Stands before a sink. `prompt_tokens`, `prompt_ids` (JSON) and, where it was taken out,
+    `answer_tokens` are what the answer told."""
 
     sink: Sink | None
+    answer_tokens: int | None
     prompt_tokens: int | None
     prompt_ids: bytes | None
 
@@ -52,10 +54,14 @@ class StreamFilter:
     every chunk): it stays.
     """
 
-    __slots__ = ("_ids", "_kept", "_last", "_stays", "prompt_ids", "prompt_tokens", "sink")
+    __slots__ = (
+        *("_ids", "_kept", "_last", "_stays"),
+        *("answer_tokens", "prompt_ids", "prompt_tokens", "sink"),
+    )
 
     def __init__(self, *, usage: bool, ids: bool) -> None:
         self.sink: Sink | None = None
+        self.answer_tokens: int | None = None
         self.prompt_tokens: int | None = None
         self.prompt_ids: bytes | None = None
         self._ids = ids
@@ -103,8 +109,10 @@ class StreamFilter:
         return before + event
 
     def _count(self, usage: Any) -> None:
-        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        told = usage if isinstance(usage, dict) else {}
+        tokens, answer = told.get("prompt_tokens"), told.get("completion_tokens")
         self.prompt_tokens = tokens if type(tokens) is int else None
+        self.answer_tokens = answer if type(answer) is int else None
 
     def _without_ids(self, event: bytes) -> bytes:
         found = _PROMPT_IDS.search(event)
@@ -118,10 +126,11 @@ class StreamFilter:
 class BodyFilter:
     """For an answer in one piece: removes the ids. It is kept until it is complete."""
 
-    __slots__ = ("_data", "prompt_ids", "prompt_tokens", "sink")
+    __slots__ = ("_data", "answer_tokens", "prompt_ids", "prompt_tokens", "sink")
 
     def __init__(self) -> None:
         self.sink: Sink | None = None
+        self.answer_tokens: int | None = None
         self.prompt_tokens: int | None = None
         self.prompt_ids: bytes | None = None
         self._data: list[bytes] = []

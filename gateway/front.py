@@ -19,6 +19,7 @@ from gateway.routes import About, Routes
 from gateway.server import HttpServer
 from gateway.settings import http_limits, stream_timeouts, watch
 from gateway.tasks import Tasks
+from gateway.tenancy.access import Access
 from gateway.tls import server_context
 from gateway.tokenization import Tokenization
 from gateway.watchdog import Watchdog
@@ -46,6 +47,7 @@ class Front:
 
     def __init__(self, config: Config, tasks: Tasks, metrics: Metrics, around: Neighbours) -> None:
         self._config = config
+        self.access = Access(config.keys)
         self._pool = around.pool
         self._metrics = metrics
         self._request_log = RequestLog(config.request_log) if config.request_log else None

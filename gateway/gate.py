@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from gateway.errors import EngineBusy, Rejected
+from gateway.errors import ClientError, EngineBusy, Rejected
+from gateway.tenancy.allowance import Allowance, Refused
 from scheduler.events import (
     Abandoned,
     Cancel,
@@ -21,15 +22,16 @@ from scheduler.events import (
 )
 from scheduler.model import Ticket
 
-Answer = Dispatch | Reject | Cancel
+Answer = Dispatch | Reject | Cancel | Refused | Allowance
 Report = FirstToken | Progress | Finished | Failed | Abandoned
 
 
 class Admitter(Protocol):
     """The scheduler as the request path sees it.
 
-    `answer` is called with one Dispatch or Reject, perhaps before `submit` returns, and with
-    Cancel at any time after a Dispatch; never again once the ticket was reported ended.
+    `answer` is called with one Dispatch, Reject or Refused, perhaps before `submit` returns; with
+    an Allowance before that where the tenant has one; and with Cancel at any time after a
+    Dispatch; never again once the ticket was reported ended.
     """
 
     def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None: ...
@@ -44,17 +46,36 @@ class Permit:
     Abandoned on cancellation, Failed on any other error.
     """
 
-    __slots__ = ("_brain", "_released", "backend", "service_class", "ticket_id")
+    __slots__ = (
+        "_brain",
+        "_failed",
+        "_released",
+        "allowance",
+        "backend",
+        "service_class",
+        "ticket_id",
+    )
 
-    def __init__(self, brain: Admitter, dispatch: Dispatch) -> None:
+    def __init__(
+        self, brain: Admitter, dispatch: Dispatch, allowance: Allowance | None = None
+    ) -> None:
         self._brain = brain
-        self._released = False
+        self.allowance = allowance
+        self._failed = self._released = False
         self.ticket_id = dispatch.ticket_id
         self.backend = dispatch.backend
         self.service_class = dispatch.service_class
 
     def first_token(self) -> None:
         self._brain.report(FirstToken(self.ticket_id))
+
+    def failed(self) -> None:
+        """The backend's answer is an error of its own, which the client gets as it is."""
+        self._failed = True
+
+    def answered(self, tokens: int) -> None:
+        """The whole answer has so many tokens."""
+        self._brain.report(Progress(self.ticket_id, tokens))
 
     def __enter__(self) -> "Permit":
         return self
@@ -64,27 +85,30 @@ class Permit:
             raise RuntimeError(f"the permit of ticket {self.ticket_id} was released twice")
         self._released = True
         end: Finished | Failed | Abandoned
-        if kind is None:
+        if kind is None and not self._failed:
             end = Finished(self.ticket_id)
-        elif issubclass(kind, asyncio.CancelledError):
+        elif kind is not None and issubclass(kind, asyncio.CancelledError):
             end = Abandoned(self.ticket_id)
         else:
-            end = Failed(self.ticket_id, busy=issubclass(kind, EngineBusy))
+            end = Failed(self.ticket_id, busy=kind is not None and issubclass(kind, EngineBusy))
         self._brain.report(end)
 
 
 class _Wait:
     """One ticket's wait; a future is made only for a ticket that is not answered at once."""
 
-    __slots__ = ("answer", "task", "waiter")
+    __slots__ = ("allowance", "answer", "task", "waiter")
 
     def __init__(self, task: "asyncio.Task[object] | None") -> None:
         self.task = task
-        self.answer: Dispatch | Reject | None = None
+        self.answer: Dispatch | Reject | Refused | None = None
+        self.allowance: Allowance | None = None
         self.waiter: asyncio.Future[None] | None = None
 
     def __call__(self, answer: Answer) -> None:
-        if not isinstance(answer, Cancel):
+        if isinstance(answer, Allowance):
+            self.allowance = answer
+        elif not isinstance(answer, Cancel):
             self.answer = answer
             if self.waiter is not None and not self.waiter.done():
                 self.waiter.set_result(None)
@@ -100,7 +124,8 @@ class Gate:
         self._loop = asyncio.get_running_loop()
 
     async def admit(self, ticket: Ticket, task: "asyncio.Task[None] | None" = None) -> Permit:
-        """Wait for a backend. Raises Rejected; cancelling takes the ticket out of the queue.
+        """Wait for a backend. Raises Rejected, or ClientError for a ticket over its limits;
+        cancelling takes the ticket out of the queue.
 
         `task` is the one that runs, where the caller knows it anyway.
         """
@@ -116,6 +141,15 @@ class Gate:
                 raise
         answer = wait.answer
         if isinstance(answer, Dispatch):
-            return Permit(self._brain, answer)
+            return Permit(self._brain, answer, wait.allowance)
         assert answer is not None, "a waiter is only woken by an answer"
+        if isinstance(answer, Refused):
+            raise _client_error(answer)
         raise Rejected(answer.reason, answer.service_class, answer.retry_after)
+
+
+def _client_error(refused: Refused) -> ClientError:
+    error = ClientError(
+        refused.status, refused.message, code=refused.code, retry_after=refused.retry_after
+    )
+    return error.carrying(refused.headers())

@@ -20,7 +20,8 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class RequestRecord:
-    """`status` is what the client was told, 499 when it had left. Times in seconds.
+    """`status` is what the client was told, 499 when it had left. Times in seconds. `api_key` is
+    the key's name, which is no secret.
 
     Nobody changes it; it is not frozen because that would make it eight times as costly to make.
     """
@@ -40,3 +41,5 @@ class RequestRecord:
     ttft: float | None
     e2e: float
     error: str
+    tenant: str = ""
+    api_key: str = ""

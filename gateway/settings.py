@@ -1,6 +1,7 @@
 """From the configuration to what each package is told; nothing is decided here."""
 
 import math
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,15 @@ from backends.types import BackendSpec, BackendStatus, State, Timeouts
 from gateway.config import Config
 from gateway.http_types import HttpLimits
 from gateway.watchdog import Watch
-from scheduler.model import AffinitySpec, Backend, BackendState, BurstSpec, ClassSpec, Settings
+from scheduler.model import (
+    AffinitySpec,
+    Backend,
+    BackendState,
+    BurstSpec,
+    ClassSpec,
+    Settings,
+    TenantSpec,
+)
 from tokenizer_pool.prefix import BLOCK
 from tokenizer_pool.types import PoolSettings
 
@@ -29,12 +38,14 @@ _STATES = {
 
 def scheduler_settings(config: Config) -> Settings:
     classes = tuple(ClassSpec(name, **spec.model_dump()) for name, spec in config.classes.items())
+    tenants = tuple(TenantSpec(name, spec.weight) for name, spec in config.tenants.items())
     return Settings(
         classes=classes,
         burst=BurstSpec(**config.burst.model_dump()),
         queue_wait=config.timeouts.queue_wait,
         **config.scheduler.model_dump(),
         affinity=AffinitySpec(block_tokens=BLOCK),
+        tenants=tenants,
     )
 
 
@@ -114,6 +125,15 @@ def http_limits(config: Config) -> HttpLimits:
 def watch(config: Config) -> Watch:
     own = config.tokenizer
     return Watch(sample=own.parity_sample, tolerated=own.parity_tolerated)
+
+
+def settings_snapshot(config: Config) -> Path:
+    """Where the last good settings are kept: one file for each Redis that was ever used."""
+    if config.settings_snapshot is not None:
+        return config.settings_snapshot
+    cache = config.tokenizer.cache_dir or default_cache_dir()
+    word = hashlib.sha256((config.redis or "").encode()).hexdigest()[:12]
+    return cache / "settings" / f"{word}.json"
 
 
 def default_cache_dir() -> Path:

@@ -64,11 +64,6 @@ class Canaries:
             return ticket
         return replace(ticket, avoid=ticket.avoid | trial.avoided(ticket))
 
-    def answered(self, backend: str) -> None:
-        """A backend answered a request with an error."""
-        for trial in self.trials.values():
-            trial.answered_badly(backend)
-
     async def run(self) -> None:
         """Move the canaries until cancelled."""
         store = Store(self._redis) if self._redis is not None else None

@@ -53,13 +53,13 @@ class Trial:
         return self.progress is not None and self.progress.phase in OVER
 
     def avoided(self, ticket: Ticket) -> frozenset[str]:
-        """The backends that the ticket should not go to. A retry goes wherever it can, but not to
-        a group that gets nothing."""
-        share = self.share
-        new = place_of(ticket) < share
-        if ticket.avoid and 0.0 < share < 1.0:
+        """The backends that the ticket should not go to. One that must not go everywhere (a
+        retry, or one that only a certain backend can answer) is steered while that leaves a
+        choice."""
+        others = self.spec.old if place_of(ticket) < self.share else self.spec.new
+        if {*self.spec.old, *self.spec.new} <= {*ticket.avoid, *others}:
             return frozenset()
-        return frozenset(self.spec.old if new else self.spec.new)
+        return frozenset(others)
 
     def group_of(self, backend: str) -> str | None:
         if backend in self.spec.new:
@@ -76,22 +76,20 @@ class Trial:
         if flight is not None and flight.ttft is None:
             flight.ttft = now - flight.dispatched
 
-    def ended(self, ticket_id: str, *, failed: bool) -> None:
+    def finished(self, ticket_id: str) -> None:
+        """Of a whole answer nobody knows when its first token came."""
+        if (flight := self._flights.pop(ticket_id, None)) is not None:
+            self.seen.of(flight.group).answered(flight.service_class, flight.ttft)
+
+    def failed(self, ticket_id: str) -> None:
+        if (flight := self._flights.pop(ticket_id, None)) is not None:
+            self.seen.of(flight.group).failed()
+
+    def abandoned(self, ticket_id: str) -> None:
         """A client that left says nothing about the group, unless its first token had come."""
         flight = self._flights.pop(ticket_id, None)
-        if flight is None:
-            return
-        group = self.seen.of(flight.group)
-        if failed:
-            group.failed()
-        elif flight.ttft is not None:
-            group.answered(flight.service_class, flight.ttft)
-
-    def answered_badly(self, backend: str) -> None:
-        """The backend answered with an error of its own."""
-        group = self.group_of(backend)
-        if group is not None and not self.is_over:
-            self.seen.of(group).failed()
+        if flight is not None and flight.ttft is not None:
+            self.seen.of(flight.group).answered(flight.service_class, flight.ttft)
 
     def take_seen(self) -> Seen:
         """What is to be added to the common counts now."""

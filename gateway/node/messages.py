@@ -12,6 +12,8 @@ from pydantic import TypeAdapter
 
 from gateway.directory import Row
 from gateway.gate import Answer, Report
+from gateway.tenancy.allowance import Allowance, Refused
+from gateway.tenancy.config import KeyConfig
 from scheduler.events import (
     Abandoned,
     Cancel,
@@ -28,6 +30,9 @@ from tokenizer_pool.types import PoolReport
 
 ROW = TypeAdapter(Row)
 REPORT = TypeAdapter(PoolReport)
+KEYS = TypeAdapter(dict[str, KeyConfig])
+_ALLOWANCE = TypeAdapter(Allowance)
+_REFUSED = TypeAdapter(Refused)
 
 _TICKET = tuple(field.name for field in fields(Ticket))
 _ticket_values = attrgetter(*_TICKET)
@@ -78,6 +83,10 @@ def answer_to_wire(answer: Answer) -> list[Any]:
             ]
         case Cancel():
             return ["answer", "cancel", answer.ticket_id]
+        case Allowance():
+            return ["answer", "allowance", answer.ticket_id, _ALLOWANCE.dump_python(answer)]
+        case Refused():
+            return ["answer", "refused", answer.ticket_id, _REFUSED.dump_python(answer)]
 
 
 def answer_from_wire(values: Sequence[Any]) -> Answer:
@@ -88,4 +97,8 @@ def answer_from_wire(values: Sequence[Any]) -> Answer:
     if kind == "reject":
         reason, retry_after, service_class = rest
         return Reject(ticket_id, Reason(reason), retry_after, service_class, cause="")
+    if kind == "allowance":
+        return _ALLOWANCE.validate_python(*rest)
+    if kind == "refused":
+        return _REFUSED.validate_python(*rest)
     return Cancel(ticket_id, cause="")

@@ -50,6 +50,7 @@ class Node:
                 report=lambda: together(self._pool.report(), self.reports.values()),
                 draining=lambda: self.relays.draining,
                 published=self.relays.publish,
+                keys=self.relays.set_keys,
             ),
         )
         self.driver, self.status = self.brain.driver, self.brain.status

@@ -15,6 +15,7 @@ from gateway.node.messages import (
     report_from_wire,
     ticket_from_wire,
 )
+from gateway.tenancy.allowance import Allowance
 from scheduler.events import Abandoned, Cancel, Dispatch, Failed, Finished
 
 _ENDS = (Finished, Failed, Abandoned)
@@ -48,17 +49,17 @@ class Port:
     def close(self) -> None:
         """The process is gone: its requests have ended, whatever they were doing."""
         for ticket_id in self._tickets:
-            self._brain.driver.report(Abandoned(ticket_id))
+            self._brain.door.report(Abandoned(ticket_id))
         self._tickets.clear()
         self._brain.fleet.reports.forget(self.name)
 
     def _submit(self, *values: Any) -> None:
         ticket = ticket_from_wire(values)
         self._tickets.add(ticket.id)
-        self._brain.driver.submit(ticket, self._answer)
+        self._brain.door.submit(ticket, self._answer)
 
     def _answer(self, answer: Answer) -> None:
-        if not isinstance(answer, Dispatch | Cancel):
+        if not isinstance(answer, Dispatch | Cancel | Allowance):
             self._tickets.discard(answer.ticket_id)
         self._send(*answer_to_wire(answer))
 
@@ -66,7 +67,7 @@ class Port:
         event = report_from_wire(values)
         if isinstance(event, _ENDS):
             self._tickets.discard(event.ticket_id)
-        self._brain.driver.report(event)
+        self._brain.door.report(event)
 
     def _failure(self, name: str, kind: str, backend: str, message: str) -> None:
         self._brain.fleet.report_failure(name, from_wire(kind, backend, message))

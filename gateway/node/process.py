@@ -28,7 +28,7 @@ from gateway.front import Front, Neighbours
 from gateway.log import configure
 from gateway.metrics import Metrics
 from gateway.node.link import Link, Message
-from gateway.node.messages import REPORT, ROW
+from gateway.node.messages import KEYS, REPORT, ROW
 from gateway.node.remote import RemoteBrain
 from gateway.settings import pool_settings
 from gateway.tasks import Tasks
@@ -84,6 +84,7 @@ class RelayProcess:
             "told": self._brain.told,
             "row": self._put_row,
             "gone": self._drop_row,
+            "keys": self._put_keys,
             "load": lambda *what: self._begin("load", self._load(*what)),
             "listen": lambda *where: self._begin("listen", self._listen(*where)),
             "flush": self._flush,
@@ -121,6 +122,9 @@ class RelayProcess:
         self._directory.remove(name)
         if self._specs.pop(name, None) is not None:
             self._upstreams.apply(self._specs.values(), self._config.drain_grace)
+
+    def _put_keys(self, document: Any) -> None:
+        self.front.access.configure(KEYS.validate_python(document))
 
     async def _load(self, model: str, location: str | None) -> None:
         """Get a model's tokenizer; the brain has found it already, and waits for us."""

@@ -7,7 +7,7 @@ Each has a place with a number; the process in it may change, and its name says 
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from gateway.config import Config
 from gateway.directory import Directory
 from gateway.node.link import Message
-from gateway.node.messages import ROW
+from gateway.node.messages import KEYS, ROW
 from gateway.node.relay import Relay
 from gateway.tasks import Tasks
+from gateway.tenancy.config import KeyConfig
 
 log = logging.getLogger("forebay.node")
 
@@ -79,6 +80,7 @@ class Relays:
         self._numbers = itertools.count(1)
         self._address: tuple[str, int] | None = None
         self._directory = Directory()
+        self._keys = config.keys
         self.draining = False
         self.restarts = 0
 
@@ -109,6 +111,12 @@ class Relays:
         """Tell everyone of a backend's new row in the directory."""
         for relay in self._running.values():
             self._tell_row(relay, backend)
+
+    def set_keys(self, keys: Mapping[str, KeyConfig]) -> None:
+        """Tell everyone, now and later, which API keys are in force."""
+        self._keys = keys
+        for relay in self._running.values():
+            self._tell_keys(relay)
 
     async def flush(self) -> None:
         """Collect everyone's records, as far as they come in time; kill who is silent for long."""
@@ -181,6 +189,7 @@ class Relays:
         """All that a new process must know before it may listen."""
         level = logging.getLevelName(logging.getLogger("forebay").level)
         relay.link.send("hello", relay.name, level, self._config.model_dump(mode="json"))
+        self._tell_keys(relay)
         for backend in self._directory.rows:
             self._tell_row(relay, backend)
         for model, location in self._models.items():
@@ -191,6 +200,9 @@ class Relays:
     def _load(self, relay: Relay, model: str, location: str | None) -> None:
         relay.loaded[model] = asyncio.Event()
         relay.link.send("load", model, location)
+
+    def _tell_keys(self, relay: Relay) -> None:
+        relay.link.send("keys", KEYS.dump_python(dict(self._keys), mode="json"))
 
     def _tell_row(self, relay: Relay, backend: str) -> None:
         row = self._directory.rows.get(backend)

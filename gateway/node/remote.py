@@ -12,6 +12,7 @@ from typing import Any
 from backends.errors import BackendError, to_wire
 from gateway.gate import Answer, Report
 from gateway.node.messages import answer_from_wire, report_to_wire, ticket_to_wire
+from gateway.tenancy.allowance import Refused
 from scheduler.events import Abandoned, Failed, Finished, Reject
 from scheduler.model import Ticket
 
@@ -41,7 +42,7 @@ class RemoteBrain:
     def answered(self, *values: Any) -> None:
         """The brain's answer to a ticket. One that was abandoned meanwhile is not listening."""
         answer = answer_from_wire(values)
-        ended = isinstance(answer, Reject)
+        ended = isinstance(answer, Reject | Refused)
         listener = (self._answers.pop if ended else self._answers.get)(answer.ticket_id, None)
         if listener is not None:
             listener(answer)

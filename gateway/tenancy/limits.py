@@ -5,7 +5,7 @@ A ticket that is taken counts until it has ended, whatever ended it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.config import Config
 from gateway.replicas.sharing import Sharing, Use
@@ -21,8 +21,8 @@ _SLOTS_BACK = 1.0
 @dataclass(frozen=True, slots=True)
 class _Taken:
     slots: tuple[str, ...]
-    tokens: int
-    account: str
+    prompt: int
+    bills: "tuple[_Bill, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ class Limits:
             yield name, used, used + self._short.pop(name, 0)
 
     def take(self, ticket: Ticket, now: float) -> Refused | None:
-        """Count the ticket, or say why not. A retry has been counted as a request already."""
+        """Count the ticket, or say why not. A retry is a new ticket; the one before, which was
+        not served, costs nothing."""
         refused = self._forbidden(ticket)
         if refused is not None:
             return refused
@@ -72,13 +73,10 @@ class Limits:
             return refused
         for name in slots:
             self._used[name] = self._used.get(name, 0) + 1
-        tokens, account = 0, ""
         for bill in bills:
             self._account(bill.name).spend(bill.amount, now)
-            if bill.unit == "tokens":
-                tokens, account = bill.amount, bill.name
-        if slots or account:
-            self._taken[ticket.id] = _Taken(slots, tokens, account)
+        if slots or bills:
+            self._taken[ticket.id] = _Taken(slots, ticket.prompt_tokens, tuple(bills))
         return None
 
     def allowance(self, ticket: Ticket, now: float) -> Allowance | None:
@@ -98,19 +96,28 @@ class Limits:
             return None
         return Allowance(ticket.id, views.get("requests"), views.get("tokens"))
 
-    def settle(self, ticket_id: str, tokens: int, now: float) -> None:
-        """The request has used so many tokens: what was taken too much goes back. Once."""
+    def settle(self, ticket_id: str, answer: int, now: float) -> None:
+        """The answer has so many tokens: what was taken too much goes back, too little is taken."""
         taken = self._taken.get(ticket_id)
-        if taken is not None and taken.account:
-            self._spend_more(taken.account, tokens - taken.tokens, now)
-            self._taken[ticket_id] = _Taken(taken.slots, tokens, "")
+        if taken is None:
+            return
+        bills = []
+        for bill in taken.bills:
+            if bill.unit == "tokens":
+                used = taken.prompt + answer
+                self._spend_more(bill, used - bill.amount, now)
+                bill = replace(bill, amount=used)  # noqa: PLW2901 - what stands in its place
+            bills.append(bill)
+        self._taken[ticket_id] = replace(taken, bills=tuple(bills))
 
     def ended(self, ticket_id: str, now: float, *, served: bool) -> None:
-        """The ticket is over. One that was not served has used no tokens."""
-        if not served:
-            self.settle(ticket_id, 0, now)
+        """The ticket is over. One that was not served costs nothing."""
         taken = self._taken.pop(ticket_id, None)
-        for name in taken.slots if taken is not None else ():
+        if taken is None:
+            return
+        for bill in () if served else taken.bills:
+            self._spend_more(bill, -bill.amount, now)
+        for name in taken.slots:
             self._used[name] -= 1
             if not self._used[name]:
                 del self._used[name]
@@ -178,7 +185,7 @@ class Limits:
         if tenant is None:
             return []
         bills = []
-        if tenant.requests_per_minute is not None and not ticket.avoid:
+        if tenant.requests_per_minute is not None:
             bills.append(_Bill(f"{ticket.tenant}:requests", 1, "requests"))
         if tenant.tokens_per_minute is not None:
             amount = ticket.prompt_tokens + ticket.max_tokens
@@ -191,7 +198,7 @@ class Limits:
             if bill.amount > account.limit:
                 message = too_large(account.limit, bill.amount, bill.unit)
                 return Refused(ticket.id, 429, "rate_limit_exceeded", message, None)
-            if not account.room(bill.amount, now) and not ticket.avoid:
+            if not account.room(bill.amount, now):
                 account.refused(bill.amount)
                 self._sharing.hurry()
                 wait = account.wait(bill.amount, now)
@@ -202,9 +209,9 @@ class Limits:
                 return Refused(ticket.id, 429, "rate_limit_exceeded", message, wait)
         return None
 
-    def _spend_more(self, name: str, amount: int, now: float) -> None:
-        if name in self._sharing.accounts:
-            self._sharing.accounts[name].spend(amount, now)
+    def _spend_more(self, bill: _Bill, amount: int, now: float) -> None:
+        if (account := self._sharing.accounts.get(bill.name)) is not None:
+            account.spend(amount, now)
 
 
 def slots_of(config: Config) -> dict[str, int]:

@@ -62,8 +62,9 @@ def test_after_the_end_all_go_to_one_group(phase: Phase, new: bool) -> None:
 
 
 def test_a_retry_may_go_to_the_other_group() -> None:
-    trial = at(Trial(spec()), 0)
+    trial = at(Trial(spec()), 0, Phase.PROMOTED)
     assert trial.avoided(Ticket("1", "m", 1, avoid=frozenset({"b"}))) == frozenset()
+    assert trial.avoided(Ticket("1", "m", 1, avoid=frozenset({"c"}))) == {"a"}
 
 
 def test_what_a_ticket_says_of_its_group() -> None:
@@ -75,12 +76,12 @@ def test_what_a_ticket_says_of_its_group() -> None:
         trial.dispatched(name, backend, "short", 1.0)
         if ends == "ok":
             trial.first_token(name, 1.5)
-        trial.ended(name, failed=ends == "failed")
-        trial.ended(name, failed=True)
-    trial.answered_badly("b")
+        ways = {"ok": trial.finished, "failed": trial.failed, "left early": trial.abandoned}
+        ways[ends](name)
+        trial.failed(name)
     seen = trial.take_seen()
     assert (seen.old.answers, seen.old.errors) == (1, 0)
-    assert (seen.new.answers, seen.new.errors) == (1, 2)
+    assert (seen.new.answers, seen.new.errors) == (1, 1)
     assert trial.take_seen().fields() == {}
 
 
@@ -110,7 +111,7 @@ class Gateway:
             ttft = (0.1 + 0.001 * (self.number % 50)) * (slowdown if backend == "b" else 1.0)
             self.trial.dispatched(ticket.id, backend, "short", 0.0)
             self.trial.first_token(ticket.id, ttft)
-            self.trial.ended(ticket.id, failed=False)
+            self.trial.finished(ticket.id)
 
     async def until(self, phase: Phase, slowdown: float = 1.0) -> None:
         async with asyncio.timeout(15):
