@@ -102,6 +102,19 @@ CLAIMS = (
         "{engines:.0f} at {rate_rps:.0f}/s; best of today's rules {engines_best_other:.0f}",
     ),
     Claim(
+        "the first request behind the warm gate, and without it, real vLLM on a CPU", "warm",
+        "{gated_ms:.0f} ms; {cold_ms:.0f} without",
+    ),
+    Claim(
+        "the first request after idleness: cooling engine over one kept warm", "idle",
+        "{cooling_over_warm:.1f}",
+    ),
+    Claim(
+        "engines killed, frozen, hung: requests without exactly one end", "chaos",
+        "{hung:.0f} hung, {wrong:.0f} wrong, {ended_twice:.0f} ended twice, {unrecorded:.0f} "
+        "unrecorded of {requests:.0f} in {troubles:.0f} troubles",
+    ),
+    Claim(
         "TTFT in front of a real vLLM over direct", "ttft",
         "{ratio_default_8k_c1:.2f} at 8k tokens, {ratio_default_26k_c1:.2f} at 26k, one client",
     ),

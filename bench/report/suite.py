@@ -12,7 +12,7 @@ TINY_TOKENIZER = "bench/data/tokenizer"
 class Step:
     """`name` is also the result file's. `quick` None: left out of the brief form.
 
-    `real` needs the vLLM environment of scripts/vllm_env, which takes minutes to build.
+    `real`: in full it needs the vLLM environment of scripts/vllm_env, which takes minutes to build.
     """
 
     name: str
@@ -47,6 +47,9 @@ SUITE = (
     ),
     Step("prefix", "prefix",
          quick=("--policies", "direct,forebay", "--rounds", "1", "--seconds", "4")),
+    Step("warm", "warm", quick=("--simulated", "--rounds", "1"), real=True),
+    Step("idle", "idle", quick=("--idles", "1", "--rounds", "1")),
+    Step("chaos", "chaos", quick=("--requests", "100", "--concurrency", "8")),
     Step("ttft", "ttft", ("--real",), quick=None, real=True),
     Step("calibrate", "calibrate", ("--real",), quick=None, real=True),
 )  # fmt: skip
@@ -63,5 +66,5 @@ def chosen(*, quick: bool, real: bool, only: str | None) -> list[Step]:
     return [
         step
         for step in SUITE
-        if step.name in wanted and (real or not step.real) and not (quick and step.quick is None)
+        if step.name in wanted and (step.quick is not None if quick else real or not step.real)
     ]
