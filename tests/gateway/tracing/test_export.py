@@ -1,0 +1,145 @@
+"""Traced requests through a whole gateway, as a collector and a backend see them."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.gateway.tracing.receiver import attributes, receiver
+from tests.integration.conftest import (
+    StartEngine,
+    StartGateway,
+    cache_dir,
+    start_engine,
+    start_gateway,
+)
+from tests.integration.parts import MODEL
+
+__all__ = ["cache_dir", "start_engine", "start_gateway"]
+
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+JSON = {"content-type": "application/json"}
+BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+
+
+async def ask(url: str, **headers: str) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/v1/chat/completions", json=BODY, headers=headers) as answer,
+    ):
+        await answer.read()
+        return answer.status
+
+
+async def test_a_request_is_one_span_with_its_stages_and_the_backends_parent(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine()
+    async with receiver() as collector, listening_in(engine.url) as (url, heard):
+        gateway = await start_gateway(
+            backends={"a": {"url": url}}, tracing={"endpoint": collector.url}
+        )
+        heard.clear()
+        assert await ask(gateway.url, traceparent=f"00-{TRACE}-{CALLER}-01") == 200
+        spans = await collector.until(lambda spans: any(s.kind == 2 for s in spans))
+        (whole,) = (span for span in spans if span.kind == Span.SpanKind.SPAN_KIND_SERVER)
+        assert (whole.trace_id.hex(), whole.parent_span_id.hex()) == (TRACE, CALLER)
+        assert heard == [f"00-{TRACE}-{whole.span_id.hex()}-01"], "vLLM's parent is our span"
+        stages = {s.name: s for s in spans if s.parent_span_id == whole.span_id}
+        order = ("read", "tokenize", "queue", "connect", "backend", "stream")
+        assert list(stages) == [f"forebay.{name}" for name in order]
+        assert all(s.trace_id == whole.trace_id for s in stages.values())
+        assert whole.start_time_unix_nano <= stages["forebay.read"].start_time_unix_nano
+        assert stages["forebay.stream"].end_time_unix_nano <= whole.end_time_unix_nano
+        told = attributes(whole)
+        assert (told["gen_ai.request.model"], told["forebay.backend"]) == (MODEL, "a")
+        assert told["gen_ai.usage.input_tokens"] > 0  # type: ignore[operator]
+        assert collector.resource["service.name"] == "forebay"
+
+
+async def test_a_failed_request_is_an_error_and_one_that_is_not_sampled_is_not_sent(
+    start_gateway: StartGateway,
+) -> None:
+    async with receiver() as collector:
+        gateway = await start_gateway(
+            backends={"a": {"url": "http://127.0.0.1:1"}},
+            tracing={"endpoint": collector.url},
+            wait=False,
+        )
+        assert await ask(gateway.url, traceparent=f"00-{TRACE}-{CALLER}-00") == 503
+        assert await ask(gateway.url) == 503
+        spans = await collector.until(bool)
+        (whole,) = (span for span in spans if span.kind == Span.SpanKind.SPAN_KIND_SERVER)
+        assert whole.trace_id.hex() != TRACE
+        assert whole.status.code == Status.StatusCode.STATUS_CODE_ERROR
+        assert attributes(whole)["http.response.status_code"] == 503
+
+
+async def test_a_collector_that_is_not_there_delays_nobody_and_untraced_headers_go_on_unchanged(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    engine = await start_engine()
+    async with listening_in(engine.url) as (url, heard):
+        nowhere = {"endpoint": "http://127.0.0.1:1/v1/traces"}
+        traced = await start_gateway(backends={"a": {"url": url}}, tracing=nowhere)
+        assert await ask(traced.url) == 200
+        gateway = await start_gateway(backends={"a": {"url": url}})
+        heard.clear()
+        header = f"00-{TRACE}-{CALLER}-01"
+        assert await ask(gateway.url, traceparent=header) == 200
+        assert heard == [header]
+
+
+def test_without_the_sdk_the_message_says_what_to_install(tmp_path: Path) -> None:
+    """The SDK hidden as it would be where the extra was not installed."""
+    code = """
+import sys, importlib.util
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == "opentelemetry" else found(name, *rest)
+from gateway.cli import main
+main()
+"""
+    config = tmp_path / "forebay.yaml"
+    config.write_text('backends: {a: {url: "http://a"}}\ntracing: {endpoint: "http://b/v1/traces"}')
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "serve", "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "forebay[tracing]" in ended.stderr
+
+
+@asynccontextmanager
+async def listening_in(url: str) -> AsyncIterator[tuple[str, list[str | None]]]:
+    """A server between gateway and engine that notes the `traceparent` of each chat."""
+    heard: list[str | None] = []
+
+    async def pass_on(request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/chat/completions":
+            heard.append(request.headers.get("traceparent"))
+        body = await request.read()
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(request.method, url + request.path, data=body, headers=JSON) as answer,
+        ):
+            return web.Response(
+                body=await answer.read(), status=answer.status, content_type=answer.content_type
+            )
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", pass_on)
+    runner = web.AppRunner(application, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", heard
+    finally:
+        await runner.cleanup()
