@@ -120,6 +120,7 @@ class Brain:
                 self.fleet,
                 surroundings.report,
                 lambda: self.control.up,
+                settings_version=lambda: self.control.version,
                 tasks=lambda: len(tasks),
             )
         )

@@ -18,6 +18,7 @@ from gateway.peak import PeakConfig
 from gateway.replicas.config import ReplicasConfig
 from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
+from gateway.tracing.config import TracingConfig
 from gateway.ui.config import AdminConfig
 from scheduler.model import Placement
 
@@ -183,9 +184,11 @@ class Config(Schema):
     workers: Annotated[int, Field(ge=1, le=256)] | None = None
     retry_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     drain_grace: Seconds = 30.0
+    tracing: TracingConfig = TracingConfig()
     drain_delay: Annotated[float, Field(ge=0, le=3600)] = 0.0
     expose_timings: bool = False
     request_log: str | None = None
+    request_log_sample: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

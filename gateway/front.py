@@ -6,6 +6,7 @@ told and decided by others is in `Neighbours`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.config import Config
 from gateway.directory import Directory
@@ -24,6 +25,9 @@ from gateway.tls import server_context
 from gateway.tokenization import Tokenization
 from gateway.watchdog import Watchdog
 from tokenizer_pool.pool import TokenizerPool
+
+if TYPE_CHECKING:
+    from gateway.tracing.export import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Front:
         self.access = Access(config.keys)
         self._pool = around.pool
         self._metrics = metrics
-        self._request_log = RequestLog(config.request_log) if config.request_log else None
+        self._request_log = _request_log(config)
+        self._tracing = _tracing(config)
         parts = Parts(
             pool=around.pool,
             gate=Gate(around.admitter),
@@ -60,6 +65,8 @@ class Front:
             timeouts=stream_timeouts(config),
             watchdog=Watchdog(watch(config), around.distrust, metrics.parity_differs),
             observe=self._observe,
+            paced=metrics.paced,
+            tracing=self._tracing,
             retried=metrics.retries.inc,
             expose_timings=config.expose_timings,
             name=around.name,
@@ -82,8 +89,23 @@ class Front:
         await self._pool.stop()
         if self._request_log is not None:
             await self._request_log.close()
+        if self._tracing is not None:
+            await self._tracing.stop()
 
     def _observe(self, record: RequestRecord) -> None:
         self._metrics.observe(record)
         if self._request_log is not None:
             self._request_log.write(record)
+
+
+def _request_log(config: Config) -> RequestLog | None:
+    target = config.request_log
+    return RequestLog(target, config.request_log_sample) if target else None
+
+
+def _tracing(config: Config) -> "Tracing | None":
+    if config.tracing.endpoint is None:
+        return None
+    from gateway.tracing.export import Tracing
+
+    return Tracing(config.tracing)

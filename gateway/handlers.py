@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backends.client import Client
 from backends.errors import BackendError
@@ -26,14 +26,19 @@ from gateway.exchange import Exchange
 from gateway.gate import Gate
 from gateway.http_types import Request
 from gateway.record import Outcome, RequestRecord
+from gateway.pace import Pace
 from gateway.relay import Relay
 from gateway.retry import RetryBudget
 from gateway.story import Story
+from gateway.tracing.context import TRACEPARENT
 from gateway.watchdog import Watchdog, filter_of
 from scheduler.model import Ticket
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import Kind, TokenizedPrompt
+
+if TYPE_CHECKING:  # the SDK is imported only where requests are traced
+    from gateway.tracing.export import Tracing
 
 log = logging.getLogger("forebay.request")
 
@@ -63,6 +68,8 @@ class Parts:
     timeouts: Timeouts
     watchdog: Watchdog
     observe: Callable[[RequestRecord], None]
+    paced: Callable[[str, str, Pace], None]
+    tracing: "Tracing | None"
     retried: Callable[[], None]
     expose_timings: bool
     name: str
@@ -92,6 +99,8 @@ class Handlers:
         request = exchange.request
         request_id = _given_id(request) or next(self._ids)
         story = Story(request_id, request.path, request.arrived, request.received)
+        if self._parts.tracing is not None:
+            story.trace = self._parts.tracing.begin(request)
         relay = Relay(exchange)
         try:
             prompt = await self._prepare(exchange, kind, story)
@@ -106,7 +115,10 @@ class Handlers:
         except Exception as error:  # noqa: BLE001 - the handler's edge
             _fail(relay, story, error)
         finally:
-            self._parts.observe(story.record(monotonic()))
+            record = story.record(monotonic())
+            self._parts.observe(record)
+            if self._parts.tracing is not None and story.trace is not None:
+                self._parts.tracing.ended(story.trace, record)
 
     async def _prepare(self, exchange: Exchange, kind: Kind, story: Story) -> TokenizedPrompt:
         ids, text = self._parts.directory.forms(kind)
@@ -163,12 +175,14 @@ class Handlers:
         with await self._parts.gate.admit(ticket, call.exchange.task) as permit:
             story.dispatched(permit, monotonic())
             stream = await self._open(call, permit.backend)
-            story.answered(stream.status, stream.first_byte_at)
+            story.answered(stream.status, stream.connected_at, stream.first_byte_at)
             if prompt.stream:  # a whole answer's first byte tells nothing of the prefill
                 permit.first_token()
             watched = story.channel == "ids" and story.status == 200
             seen = filter_of(prompt) if watched else None
             await call.relay.run(stream, self._headers(story), seen)
+            if prompt.stream and story.status == 200:
+                self._parts.paced(prompt.model, story.service_class, call.relay.pace)
         if watched:
             self._parts.watchdog.check(permit.backend, prompt, seen, call.relay.tail)
 
@@ -241,8 +255,11 @@ def _forwarded(call: Call) -> list[tuple[str, str]]:
     """What goes to the backend besides the body: who asks, and whose trace it is."""
     headers = [("x-request-id", call.story.request_id)]
     received = call.exchange.request.headers
+    trace = call.story.trace
     for name, raw in _FORWARDED:
-        if raw in received:
+        if raw == TRACEPARENT and trace is not None:
+            headers.append((name, trace.header()))
+        elif raw in received:
             headers.append((name, received[raw].decode("latin-1")))
     return headers
 

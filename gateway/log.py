@@ -11,11 +11,12 @@ import sys
 import time
 from operator import attrgetter
 from pathlib import Path
+from random import random
 from typing import IO, Any
 
 import orjson
 
-from gateway.record import RequestRecord
+from gateway.record import Outcome, RequestRecord
 
 FLUSH_INTERVAL = 0.25
 MAX_PENDING_LINES = 50_000
@@ -39,9 +40,14 @@ def configure(level: str = "INFO") -> None:
 
 
 class RequestLog:
-    """One JSON line per request, to a file or (with "-") to stdout."""
+    """One JSON line per request, to a file or (with "-") to stdout.
 
-    def __init__(self, target: str) -> None:
+    Of the completed ones only the share `sample` is written, each with the number of requests that
+    it stands for; what did not go well is always there.
+    """
+
+    def __init__(self, target: str, sample: float = 1.0) -> None:
+        self._sample = sample
         self._loop = asyncio.get_running_loop()
         self._file: IO[bytes] = _open(target)
         self._pending: list[bytes] = []
@@ -50,10 +56,15 @@ class RequestLog:
         self.dropped = 0
 
     def write(self, record: RequestRecord) -> None:
+        weight = 1.0
+        if self._sample < 1.0 and record.outcome is Outcome.COMPLETED:
+            if random() >= self._sample:
+                return
+            weight = 1.0 / self._sample
         if len(self._pending) >= MAX_PENDING_LINES:
             self.dropped += 1
             return
-        self._pending.append(render(record))
+        self._pending.append(render(record, weight))
         if self._timer is None:
             self._timer = self._loop.call_later(FLUSH_INTERVAL, self._flush)
 
@@ -85,9 +96,11 @@ def _open(target: str) -> IO[bytes]:
     return sys.stdout.buffer if target == "-" else Path(target).open("ab")
 
 
-def render(record: RequestRecord) -> bytes:
+def render(record: RequestRecord, weight: float = 1.0) -> bytes:
     """The record as one line of JSON; times in seconds, with the wall clock beside them."""
     line: dict[str, Any] = dict(zip(_FIELDS, _values(record), strict=True))
     line["outcome"] = record.outcome.value  # orjson takes an enum, too, but three times as long
     line["time"] = time.time()
+    if weight != 1.0:
+        line["weight"] = weight
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

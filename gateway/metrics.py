@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 
 from backends.fleet import Fleet
 from backends.types import State
+from gateway import __version__
+from gateway.pace import ITL_BUCKETS, Pace
 from gateway.record import RequestRecord
 from gateway.series import Counter, Exported, Histogram, Series, moved
 from scheduler.events import Decided
@@ -56,7 +58,7 @@ class Metrics:
         )
         self._stage = Histogram(
             "forebay_ttft_stage_seconds",
-            "The stages of the TTFT: read, tokenize, queue, backend.",
+            "The stages of the TTFT: read, tokenize, queue, connect, backend.",
             ["service_class", "stage"],
             buckets=STAGE_BUCKETS,
         )
@@ -65,6 +67,18 @@ class Metrics:
             "First byte of the request to last byte of the answer.",
             ["model", "service_class"],
             buckets=E2E_BUCKETS,
+        )
+        self._tpot = Histogram(
+            "forebay_tpot_seconds",
+            "Mean time for each output token after the first, of whole streams.",
+            ["model", "service_class"],
+            buckets=ITL_BUCKETS,
+        )
+        self._itl = Histogram(
+            "forebay_itl_seconds",
+            "The gaps between the pieces of whole streams.",
+            ["model", "service_class"],
+            buckets=ITL_BUCKETS,
         )
         self._prompt_tokens = Counter(
             "forebay_prompt_tokens_total",
@@ -112,6 +126,13 @@ class Metrics:
         if record.ttft is not None:
             self._ttft.observe(labels, record.ttft)
             self._prompt_tokens.inc(model, cls, by=record.prompt_tokens)
+
+    def paced(self, model: str, service_class: str, pace: Pace) -> None:
+        """Count how the tokens of one whole stream came."""
+        labels = model, service_class
+        self._itl.add(labels, [*pace.gaps, pace.waited])
+        if (seconds := pace.per_token) is not None:
+            self._tpot.observe(labels, seconds)
 
     def parity_differs(self, backend: str, model: str) -> None:
         self._parity.inc(backend, model)
@@ -168,12 +189,14 @@ class StateCollector(Collector):
         report: Callable[[], PoolReport],
         redis_up: Callable[[], bool | None],
         *,
+        settings_version: Callable[[], int],
         tasks: Callable[[], int],
     ) -> None:
         self._snapshot = snapshot
         self._fleet = fleet
         self._report = report
         self._redis_up = redis_up
+        self._settings_version = settings_version
         self._tasks = tasks
 
     def describe(self) -> Iterable[Metric]:
@@ -235,6 +258,19 @@ class StateCollector(Collector):
         yield _gauge(
             "forebay_tasks", "Tasks of the process that decides.", [], [((), self._tasks())]
         )
+        yield _gauge(
+            "forebay_pool_burst",
+            "1 while a pool's limit is below the configured one, after a burst.",
+            ["pool"],
+            [((name,), float(now < whole)) for name, whole, now in limits],
+        )
+        yield _gauge(
+            "forebay_settings_version",
+            "The version of the operators' keys that is in force; 0 is the file's.",
+            [],
+            [((), self._settings_version())],
+        )
+        yield _gauge("forebay_build_info", "1; what runs.", ["version"], [((__version__,), 1.0)])
         if (up := self._redis_up()) is not None:
             yield _gauge("forebay_redis_up", "1 while Redis answers.", [], [((), float(up))])
 

@@ -110,6 +110,13 @@ class Histogram(Series):
         row[bisect_left(self._buckets, value)] += 1.0
         row[-1] += value
 
+    def add(self, labels: Labels, numbers: Sequence[float]) -> None:
+        """Add a row that was counted elsewhere: counts by bucket, then the values' sum."""
+        row = self._rows.get(labels) or self._row(labels)
+        for place, number in enumerate(numbers):
+            if number:
+                row[place] += number
+
     def _samples(self, labels: str, row: list[float]) -> str:
         start = f"{self.name}_bucket{{{labels}{',' if labels else ''}le="
         count, text = 0.0, []

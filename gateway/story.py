@@ -6,6 +6,7 @@ from backends.errors import BackendError
 from gateway.errors import ClientError, EngineBusy, Rejected
 from gateway.gate import Permit
 from gateway.record import Outcome, RequestRecord
+from gateway.tracing.context import Trace
 from scheduler.events import Reason
 from tokenizer_pool.errors import InvalidRequest, PoolBusy
 from tokenizer_pool.types import TokenizedPrompt
@@ -22,7 +23,8 @@ class Story:
     """Filled in as the request goes along.
 
     When it passed each border is in seconds on the monotonic clock, None where it did not. The
-    stages of the TTFT lie between neighbours: read, tokenize, queue, backend.
+    stages of the TTFT lie between neighbours: read, tokenize, queue, connect, backend.
+    `trace` is its place in a trace, where requests are traced.
     """
 
     request_id: str
@@ -31,6 +33,7 @@ class Story:
     received: float
     tokenized_at: float | None = None
     dispatched_at: float | None = None
+    connected_at: float | None = None
     first_byte_at: float | None = None
     model: str = ""
     service_class: str = ""
@@ -39,6 +42,7 @@ class Story:
     prompt_tokens: int = 0
     stream: bool = False
     attempts: int = 0
+    trace: Trace | None = None
     status: int = 0
     outcome: Outcome = Outcome.COMPLETED
     error: str = ""
@@ -56,10 +60,10 @@ class Story:
         self.service_class = permit.service_class
         self.dispatched_at = now
 
-    def answered(self, status: int, first_byte: float) -> None:
+    def answered(self, status: int, connected: float, first_byte: float) -> None:
         """The backend began to answer; an error of its own goes to the client as it is."""
         self.status = status
-        self.first_byte_at = first_byte
+        self.connected_at, self.first_byte_at = connected, first_byte
         if status >= 500:
             self.outcome = Outcome.BACKEND_FAILED
         elif status >= 400:
@@ -82,8 +86,9 @@ class Story:
             stages["tokenize"] = self.tokenized_at - self.received
             if self.dispatched_at is not None:
                 stages["queue"] = self.dispatched_at - self.tokenized_at
-                if self.first_byte_at is not None:
-                    stages["backend"] = self.first_byte_at - self.dispatched_at
+                if self.connected_at is not None and self.first_byte_at is not None:
+                    stages["connect"] = self.connected_at - self.dispatched_at
+                    stages["backend"] = self.first_byte_at - self.connected_at
         return stages
 
     def record(self, now: float) -> RequestRecord:
