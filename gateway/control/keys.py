@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gateway.canary.config import CanaryConfig
-from gateway.config import BackendConfig, BurstConfig, ClassConfig, Config
+from gateway.config import BackendConfig, BurstConfig, ClassConfig, Config, TokenizerConfig
 from gateway.peak import PeakConfig
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
 
@@ -55,6 +55,7 @@ KINDS: Mapping[str, Kind] = {
     "burst": Kind("burst", BurstConfig, named=False),
     "peak": Kind("peak", PeakConfig, named=False),
     "canary": Kind("canaries", CanaryConfig, opens=True),
+    "tokenizer": Kind("tokenizer", TokenizerConfig, named=False, fields=frozenset(("channel",))),
 }
 
 

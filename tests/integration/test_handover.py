@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.bands import ChannelChoice
 from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL, Engine, Gateway
 
@@ -106,6 +107,19 @@ async def test_an_engine_that_lost_our_trust_stays_without_ids_also_after_its_re
     await gateway.until(gateway.app.status.all_ready)
     assert (await post(url, CHAT))[1] == "text"
     assert "until an operator" in (await standing(gateway))["reason"]
+
+    # An operator who sets the channel anew has it judged again.
+    catalogue, config = gateway.app.brain.catalogue, gateway.app.config
+    for channel in ("text", "ids"):
+        tokenizer = config.tokenizer.model_copy(update={"channel": ChannelChoice(channel)})
+        catalogue.reconfigure(config.model_copy(update={"tokenizer": tokenizer}))
+
+        async def settled(channel: str = channel) -> bool:
+            bands = (await standing(gateway))["chat_bands"]
+            return [band["channel"] for band in bands] == [channel]
+
+        await gateway.until(settled)
+    assert (await post(url, CHAT))[1] == "ids"
 
 
 async def test_the_faster_channel_is_found_by_size(
