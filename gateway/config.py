@@ -117,6 +117,7 @@ class HttpConfig(Schema):
     read_timeout: Seconds = 30.0
     idle_timeout: Seconds = 75.0
     stall_timeout: Seconds = 60.0
+    comment_interval: Seconds | None = None
     max_connections_per_address: Annotated[int, Field(ge=0, le=1 << 20)] = 4096
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -128,6 +129,13 @@ class HttpConfig(Schema):
         return self
 
 
+class MediaConfig(Schema):
+    """Bounds of requests with pictures, sounds or films; size in bytes."""
+
+    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 20 << 20
+    max_parts: Annotated[int, Field(ge=1, le=1000)] = 16
+
+
 class TokenizerConfig(Schema):
     """`sources` overrides, by model name, where the backend says its tokenizer is."""
 
@@ -135,7 +143,9 @@ class TokenizerConfig(Schema):
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     segment_cache: Annotated[int, Field(ge=0, le=1 << 32)] = 32 << 20
     cache_dir: Path | None = None
-    channel: ChannelChoice = ChannelChoice.AUTO
+    channel: Annotated[
+        ChannelChoice, Field(description="a change also clears what the watchdog has found")
+    ] = ChannelChoice.AUTO
     channel_refresh: Seconds = 3600.0
     parity_sample: Annotated[int, Field(ge=0)] = 1000
     parity_tolerated: Annotated[int, Field(ge=0, le=1000)] = 2
@@ -169,6 +179,7 @@ class Config(Schema):
     classes: Mapping[Name, ClassConfig] = Field(default_factory=_default_classes)
     burst: BurstConfig = BurstConfig()
     models: Mapping[ModelName, ModelConfig] = {}
+    aliases: Mapping[ModelName, ModelName] = {}
     tenants: Mapping[Name, TenantConfig] = {}
     keys: Mapping[Name, KeyConfig] = {}
     peak: PeakConfig = PeakConfig()
@@ -177,6 +188,7 @@ class Config(Schema):
     scheduler: SchedulerConfig = SchedulerConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
+    media: MediaConfig = MediaConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     warm: WarmConfig = WarmConfig()
     redis: RedisUrls | None = None
@@ -212,9 +224,15 @@ class Config(Schema):
                     f"backend {name} names classes that do not exist: {_names(unknown)}; "
                     f"there are: {_names(self.classes)}"
                 )
+        self._check_aliases()
         self._check_tenants()
         self._check_canaries()
         return self
+
+    def _check_aliases(self) -> None:
+        for alias, model in self.aliases.items():
+            if model in self.aliases:
+                raise ValueError(f"{alias} is an alias of an alias: {model}")
 
     def _check_tenants(self) -> None:
         for name, tenant in self.tenants.items():

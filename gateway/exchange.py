@@ -40,7 +40,8 @@ class Flow(Protocol):
 
 class Exchange:
     """`gone` is true once the client has left; `started` once a byte of the answer was sent.
-    `anthropic`: the client expects errors of Anthropic's shape."""
+    `anthropic`: the client expects errors of Anthropic's shape; `named`: the headers that name a
+    request which is answered whole."""
 
     __slots__ = (
         "_chunked",
@@ -51,6 +52,7 @@ class Exchange:
         "gone",
         "http10",
         "keep_alive",
+        "named",
         "request",
         "started",
         "task",
@@ -64,6 +66,7 @@ class Exchange:
         self.started = False
         self.gone = False
         self.anthropic = False
+        self.named: Headers = ()
         self._flow: Flow | None = None
         self.task: Task[None] | None = None
         self._head = b""
@@ -71,7 +74,9 @@ class Exchange:
 
     def respond(self, status: int, body: bytes, headers: Headers = ()) -> None:
         """Send a whole answer."""
-        head = self._render_head(status, [*headers, (b"content-length", b"%d" % len(body))])
+        head = self._render_head(
+            status, [*headers, *self.named, (b"content-length", b"%d" % len(body))]
+        )
         self.started = True
         self._wire.send(head if self.request.method == "HEAD" else head + body)
         self._wire.exchange_done(keep_alive=self.keep_alive)

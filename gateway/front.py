@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gateway.api.local import About, Local
+from gateway.api.media import MediaCosts
+from gateway.api.preparing import Preparing
 from gateway.config import Config
 from gateway.directory import Directory
 from gateway.gate import Admitter, Gate
@@ -16,9 +19,10 @@ from gateway.log import RequestLog
 from gateway.metrics import Metrics
 from gateway.record import RequestRecord
 from gateway.retry import RetryBudget
-from gateway.routes import About, Routes
+from gateway.routes import Routes
 from gateway.server import HttpServer
-from gateway.settings import http_limits, stream_timeouts, watch
+from gateway.settings import http_limits, media_limits, stream_timeouts, watch
+from gateway.stalls import watch as watch_stalls
 from gateway.tasks import Tasks
 from gateway.tenancy.access import Access
 from gateway.tls import server_context
@@ -51,14 +55,26 @@ class Front:
 
     def __init__(self, config: Config, tasks: Tasks, metrics: Metrics, around: Neighbours) -> None:
         self._config = config
-        self.access = Access(config.keys)
         self._pool = around.pool
         self._metrics = metrics
+        self._tasks = tasks
         self._request_log = _request_log(config)
         self._tracing = _tracing(config)
+        self.access = Access(config.keys)
+        around.pool.call(config.aliases)
+        costs = MediaCosts()
         parts = Parts(
             pool=around.pool,
+            preparing=Preparing(
+                around.pool,
+                around.directory,
+                config.aliases,
+                costs=costs,
+                limits=media_limits(config),
+            ),
+            costs=costs,
             gate=Gate(around.admitter),
+            access=self.access,
             upstream=around.upstream,
             directory=around.directory,
             retries=RetryBudget(config.retry_share),
@@ -68,11 +84,29 @@ class Front:
             paced=metrics.paced,
             tracing=self._tracing,
             retried=metrics.retries.inc,
+            counted=metrics.prompts_counted.inc,
+            comment_interval=config.http.comment_interval,
             expose_timings=config.expose_timings,
             name=around.name,
         )
-        tokenization = Tokenization(around.pool, around.directory)
-        routes = Routes(Handlers(parts), tokenization, around.about)
+        handlers = Handlers(parts)
+        tokenization = Tokenization(around.pool, around.directory, handlers.shape)
+        local = Local(around.about, config.aliases)
+        routes = Routes(
+            handlers,
+            {
+                "/v1/messages/count_tokens": tokenization.count,
+                "/tokenize": tokenization.tokenize,
+                "/detokenize": tokenization.detokenize,
+                "/v1/models": local.models,
+                "/v1/models/{model}": local.model,
+                "/health": local.health,
+                "/ready": local.ready,
+                "/metrics": local.metrics,
+                "/openapi.json": local.openapi,
+            },
+            self.access,
+        )
         self.server = HttpServer(routes, http_limits(config), tasks.spawn)
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
@@ -82,7 +116,9 @@ class Front:
         """
         http = self._config.http
         tls = server_context(http.tls_cert, http.tls_key)
-        return await self.server.listen(host, port, tls=tls, shared=shared)
+        found = await self.server.listen(host, port, tls=tls, shared=shared)
+        self._tasks.spawn("stalls", watch_stalls(self._metrics.stalled))
+        return found
 
     async def stop(self) -> None:
         await self.server.drain(0.0)

@@ -4,16 +4,22 @@ import asyncio
 import itertools
 import logging
 import re
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from backends.client import Client
 from backends.errors import BackendError
+from backends.lifecycle import FAILED_STATUSES
 from backends.stream import Stream
 from backends.types import Timeouts
+from gateway.api import held
+from gateway.api.endpoints import Endpoint, Means
+from gateway.api.media import MediaCosts
+from gateway.api.preparing import Prepared, Preparing
+from gateway.api.waiting import Comments, interval_of
 from gateway.directory import Directory
 from gateway.errors import (
     ClientError,
@@ -25,27 +31,33 @@ from gateway.errors import (
 from gateway.exchange import Exchange
 from gateway.gate import Gate
 from gateway.http_types import Request
-from gateway.record import Outcome, RequestRecord
 from gateway.pace import Pace
+from gateway.record import Outcome, RequestRecord
 from gateway.relay import Relay
+from gateway.request_ids import RequestIds
 from gateway.retry import RetryBudget
 from gateway.story import Story
+from gateway.tenancy.access import Access
+from gateway.tenancy.allowance import Allowance
+from gateway.tenancy.keys import Identity
+from gateway.tenancy.usage import answer_tokens
 from gateway.tracing.context import TRACEPARENT
 from gateway.watchdog import Watchdog, filter_of
 from scheduler.model import Ticket
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
-from tokenizer_pool.types import Kind, TokenizedPrompt
+from tokenizer_pool.types import Kind
 
 if TYPE_CHECKING:  # the SDK is imported only where requests are traced
     from gateway.tracing.export import Tracing
 
 log = logging.getLogger("forebay.request")
 
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _FORWARDED = [(name, name.encode()) for name in ("authorization", "traceparent", "tracestate")]
 _SECONDS = re.compile(rb"\d{1,5}(\.\d{1,6})?")
 PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
+_PROMPT_FIELD = {Kind.COMPLETION: "prompt", Kind.RESPONSES: "input"}
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Upstream(Protocol):
@@ -61,7 +73,10 @@ class Parts:
     """What shaping a request needs; wired by the composition root. `name` begins ticket ids."""
 
     pool: TokenizerPool
+    preparing: Preparing
+    costs: MediaCosts
     gate: Gate
+    access: Access
     upstream: Upstream
     directory: Directory
     retries: RetryBudget
@@ -71,6 +86,8 @@ class Parts:
     paced: Callable[[str, str, Pace], None]
     tracing: "Tracing | None"
     retried: Callable[[], None]
+    counted: Callable[[str, str], None]
+    comment_interval: float | None
     expose_timings: bool
     name: str
 
@@ -80,10 +97,20 @@ class Call:
     """One request being served. Nobody changes it; frozen, it would cost more to make."""
 
     exchange: Exchange
-    kind: Kind
-    prompt: TokenizedPrompt
+    endpoint: Endpoint
+    prepared: Prepared
     story: Story
     relay: Relay
+    identity: Identity
+    comments: Comments | None = None
+
+    @property
+    def target(self) -> str:
+        """What is asked of the backend: the row's path, or the client's where that has a name."""
+        request = self.exchange.request
+        if self.endpoint.means is not Means.HELD:
+            return self.endpoint.path
+        return f"{request.path}?{request.query}" if request.query else request.path
 
 
 class Handlers:
@@ -92,19 +119,22 @@ class Handlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._numbers = itertools.count(1)
-        self._ids = _unique_ids()
+        self._ids = RequestIds()
 
-    async def shape(self, exchange: Exchange, kind: Kind) -> None:
-        """Serve one request, whatever becomes of it, and record how it ended."""
+    async def shape(self, exchange: Exchange, endpoint: Endpoint, name: str = "") -> None:
+        """Serve one request, whatever becomes of it, and record how it ended. `name` is what its
+        path names."""
         request = exchange.request
-        request_id = _given_id(request) or next(self._ids)
+        request_id = self._ids.of(request)
         story = Story(request_id, request.path, request.arrived, request.received)
         if self._parts.tracing is not None:
             story.trace = self._parts.tracing.begin(request)
         relay = Relay(exchange)
         try:
-            prompt = await self._prepare(exchange, kind, story)
-            await self._serve(Call(exchange, kind, prompt, story, relay))
+            identity = self._parts.access.identify(request)
+            story.tenant, story.api_key = identity.tenant, identity.key
+            prepared = await self._prepare(request, endpoint, name, story)
+            await self._serve(Call(exchange, endpoint, prepared, story, relay, identity))
         except asyncio.CancelledError:
             if exchange.gone:
                 story.abandoned()
@@ -120,27 +150,35 @@ class Handlers:
             if self._parts.tracing is not None and story.trace is not None:
                 self._parts.tracing.ended(story.trace, record)
 
-    async def _prepare(self, exchange: Exchange, kind: Kind, story: Story) -> TokenizedPrompt:
-        ids, text = self._parts.directory.forms(kind)
+    async def _prepare(
+        self, request: Request, endpoint: Endpoint, name: str, story: Story
+    ) -> Prepared:
+        ids, text = self._parts.directory.forms(endpoint.kind)
         wanted = self._parts.watchdog.wanted(ids=ids, text=text)
         try:
-            prompt = await self._parts.pool.prepare(kind, exchange.request.body, wanted=wanted)
+            prepared = await self._parts.preparing.prepare(request, endpoint, name, wanted)
         except InvalidRequest as error:
             unexplored = self._parts.directory.unexplored()
             if error.code == "model_not_found" and unexplored:
                 raise model_not_known_yet(unexplored) from error
             raise
+        prompt = prepared.prompt
         story.tokenized(prompt, monotonic())
+        self._parts.counted(endpoint.path, "exact" if prompt.exact else "estimated")
         limit = self._parts.directory.context_length(prompt.model)
+        longest = prompt.longest or prompt.prompt_tokens
         # As vLLM does: a prompt must leave room for one token; max_tokens is clipped to the rest.
-        if limit is not None and prompt.exact and prompt.prompt_tokens >= limit:
-            raise context_length_exceeded(prompt.prompt_tokens, limit)
-        return prompt
+        if limit is not None and longest >= limit and prompt.exact and endpoint.generates:
+            param = _PROMPT_FIELD.get(endpoint.kind, "messages")
+            raise context_length_exceeded(longest, limit, param)
+        return prepared
 
     async def _serve(self, call: Call) -> None:
         """Try backends until one begins to answer; after that there is no second try."""
         self._parts.retries.deposit()
-        avoid: frozenset[str] = frozenset()
+        only = call.prepared.only
+        avoid = frozenset(self._parts.directory.rows) - {only} if only else _NOBODY
+        self._keep_open(call)
         while True:
             try:
                 await self._attempt(call, avoid)
@@ -148,11 +186,23 @@ class Handlers:
                 if isinstance(error, BackendError):
                     self._parts.upstream.report_failure(error.backend, error)
                 avoid |= {error.backend}
-                if call.exchange.started or not self._may_retry(call.prompt.model, avoid):
+                model = call.prepared.prompt.model
+                if call.relay.begun or not self._may_retry(model, avoid):
                     raise
                 self._parts.retried()
             else:
                 return
+            finally:
+                if call.comments is not None:
+                    call.comments.end()
+
+    def _keep_open(self, call: Call) -> None:
+        """Comment a stream that waits, if its client or the operator wants that."""
+        request = call.exchange.request
+        interval = interval_of(request, self._parts.comment_interval)
+        if interval is not None and call.prepared.prompt.stream and call.endpoint.generates:
+            comment = partial(call.relay.comment, request_id=call.story.request_id)
+            call.comments = Comments(interval, comment)
 
     def _may_retry(self, model: str, avoid: frozenset[str]) -> bool:
         """Only where another backend is ready, and only within the budget."""
@@ -161,12 +211,16 @@ class Handlers:
 
     async def _attempt(self, call: Call, avoid: frozenset[str]) -> None:
         """Hold one permit for one stream, from dispatch to whatever ends the stream."""
-        story, prompt = call.story, call.prompt
+        story, prompt = call.story, call.prepared.prompt
+        if call.comments is not None:
+            call.comments.begin()
         ticket = Ticket(
             id=f"{self._parts.name}{next(self._numbers)}",
             model=prompt.model,
             prompt_tokens=prompt.prompt_tokens,
             max_tokens=prompt.max_tokens or 0,
+            tenant=call.identity.tenant,
+            session=_session(call.exchange.request),
             avoid=avoid,
             prefix=prompt.prefix,
             answer_by=_answer_by(call.exchange.request),
@@ -180,35 +234,50 @@ class Handlers:
                 permit.first_token()
             watched = story.channel == "ids" and story.status == 200
             seen = filter_of(prompt) if watched else None
-            await call.relay.run(stream, self._headers(story), seen)
+            if call.comments is not None:
+                call.comments.end()
+            if stream.status in FAILED_STATUSES:
+                permit.failed()
+            await call.relay.run(stream, self._headers(story, permit.allowance), seen)
             if prompt.stream and story.status == 200:
                 self._parts.paced(prompt.model, story.service_class, call.relay.pace)
+            if call.identity.tenant and (tokens := answer_tokens(seen, call.relay.tail)):
+                permit.answered(tokens)
         if watched:
             self._parts.watchdog.check(permit.backend, prompt, seen, call.relay.tail)
+        if prompt.media and story.status == 200:
+            text = prompt.prompt_tokens - call.prepared.guessed
+            self._parts.costs.learn(prompt.model, prompt.media, text, call.relay.tail)
 
     async def _open(self, call: Call, backend: str) -> Stream:
         """The backend's answer, up to its first byte, to the body in the channel it was proved
         to understand."""
-        prompt = call.prompt
-        ids = self._parts.directory.takes_ids(backend, call.kind, prompt)
-        call.story.channel = "ids" if ids and prompt.ids else "text"
+        prompt, kind = call.prepared.prompt, call.endpoint.kind
+        ids = bool(prompt.ids) and self._parts.directory.takes_ids(backend, kind, prompt)
+        call.story.channel = "ids" if ids else "text"
         body = prompt.body(ids=ids)
-        if not body:  # no backend took text when it was prepared
-            again = await self._parts.pool.prepare(call.kind, call.exchange.request.body)
+        if not body and prompt.ids:  # no backend took text when it was prepared
+            again = await self._parts.pool.prepare(kind, call.exchange.request.body)
             body = again.text
+        if kind is Kind.RESPONSES:
+            body = held.with_id(body, backend, self._parts.directory)
         stream = await self._parts.upstream.client(backend).open(
-            PATHS[call.kind],
+            call.target,
             body,
             timeouts=self._parts.timeouts,
-            headers=_forwarded(call),
+            headers=_forwarded(call, own_key=self._parts.access.is_open),
+            method=call.endpoint.method,
+            content_type=call.prepared.content_type,
         )
         if stream.status == 503:
             stream.abort()
             raise EngineBusy(backend)
         return stream
 
-    def _headers(self, story: Story) -> list[tuple[bytes, bytes]]:
+    def _headers(self, story: Story, allowance: Allowance | None) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", story.request_id.encode())]
+        if allowance is not None:
+            headers += allowance.headers()
         if self._parts.expose_timings:
             stages = story.stages().items()
             timing = ", ".join(f"{name};dur={seconds * 1e3:.3f}" for name, seconds in stages)
@@ -231,18 +300,6 @@ def _fail(relay: Relay, story: Story, error: BaseException) -> None:
     relay.fail(told, story.request_id)
 
 
-def _given_id(request: Request) -> str | None:
-    """The client's own id where it is fit to be a header and a log field."""
-    given = request.headers.get(b"x-request-id")
-    return given.decode() if given is not None and _REQUEST_ID.fullmatch(given) else None
-
-
-def _unique_ids() -> Iterator[str]:
-    """Ids that no other process makes: it asks for randomness once, not once a request."""
-    start = secrets.token_hex(8)
-    return (f"{start}{number:016x}" for number in itertools.count())
-
-
 def _answer_by(request: Request) -> float | None:
     """When a client that says how long it waits, in seconds, needs its first token by."""
     given = request.headers.get(b"x-request-timeout")
@@ -251,15 +308,21 @@ def _answer_by(request: Request) -> float | None:
     return request.arrived + float(given)
 
 
-def _forwarded(call: Call) -> list[tuple[str, str]]:
-    """What goes to the backend besides the body: who asks, and whose trace it is."""
+def _session(request: Request) -> str:
+    """What the client calls its conversation, for what should stay together."""
+    return (request.header(b"x-session-id") or "")[:128]
+
+
+def _forwarded(call: Call, *, own_key: bool) -> list[tuple[str, str]]:
+    """What goes to the backend besides the body: who asks, and whose trace it is. A key of ours
+    (not `own_key`) stays here."""
     headers = [("x-request-id", call.story.request_id)]
     received = call.exchange.request.headers
     trace = call.story.trace
     for name, raw in _FORWARDED:
         if raw == TRACEPARENT and trace is not None:
             headers.append((name, trace.header()))
-        elif raw in received:
+        elif raw in received and (own_key or name != "authorization"):
             headers.append((name, received[raw].decode("latin-1")))
     return headers
 

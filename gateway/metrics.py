@@ -29,6 +29,7 @@ TTFT_BUCKETS = (
     *(1.0, 1.5, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0),
 )
 STAGE_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
+STALL_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 E2E_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 
 
@@ -80,10 +81,21 @@ class Metrics:
             ["model", "service_class"],
             buckets=ITL_BUCKETS,
         )
+        self._stall = Histogram(
+            "forebay_loop_stall_seconds",
+            "By how much a timer of the event loop came late, sampled 20 times a second.",
+            [],
+            buckets=STALL_BUCKETS,
+        )
         self._prompt_tokens = Counter(
             "forebay_prompt_tokens_total",
             "Prompt tokens of requests that a backend took.",
             ["model", "service_class"],
+        )
+        self.prompts_counted = Counter(
+            "forebay_prompts_counted_total",
+            "Requests whose prompt was counted, exactly or by an estimate.",
+            ["endpoint", "count"],
         )
         self.retries = Counter("forebay_retries_total", "Requests sent to another backend.")
         self._decisions = Counter(
@@ -133,6 +145,9 @@ class Metrics:
         self._itl.add(labels, [*pace.gaps, pace.waited])
         if (seconds := pace.per_token) is not None:
             self._tpot.observe(labels, seconds)
+
+    def stalled(self, seconds: float) -> None:
+        self._stall.observe((), seconds)
 
     def parity_differs(self, backend: str, model: str) -> None:
         self._parity.inc(backend, model)
@@ -292,9 +307,12 @@ class StateCollector(Collector):
         report = self._report()
         yield _gauge(
             "forebay_tokenizer_engine_info",
-            "1; the engines that serve the model.",
-            ["model", "encode", "template"],
-            [((m.model, m.encode_engine, m.template_engine), 1.0) for m in report.models],
+            "1; the engines that serve the model, and why these.",
+            ["model", "encode", "template", "why"],
+            [
+                ((m.model, m.encode_engine, m.template_engine, "; ".join(m.notes)[:200]), 1.0)
+                for m in report.models
+            ],
         )
         yield _gauge(
             "forebay_tokenizer_queued_requests",

@@ -1,78 +1,75 @@
-"""The table of endpoints: which path answers which method, and with what."""
+"""Where every request enters: finds its row in the table of endpoints, and who answers it."""
 
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
 
+from gateway.api.endpoints import ENDPOINTS, REFUSED, Endpoint, Means, Style
+from gateway.api.router import Router
 from gateway.errors import ClientError, to_client_error
 from gateway.exchange import Exchange
 from gateway.handlers import Handlers
-from gateway.tokenization import Tokenization
-from tokenizer_pool.types import Kind
+from gateway.request_ids import RequestIds
+from gateway.tenancy.access import Access
 
 log = logging.getLogger("forebay.routes")
 
-Endpoint = Callable[[Exchange], Awaitable[None]]
+OPEN = frozenset(("/health", "/ready", "/metrics", "/openapi.json"))
+"""What needs no API key: for probes and scrapers. Keep the port from strangers."""
 
-_JSON = [(b"content-type", b"application/json")]
-_PROMETHEUS = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
-
-
-class About(Protocol):
-    """What the gateway says about itself: ready-made bodies, from whoever knows."""
-
-    async def models(self) -> bytes: ...
-
-    async def ready(self) -> tuple[bool, bytes]: ...
-
-    async def metrics(self) -> bytes: ...
+Local = Callable[[Exchange, Endpoint, str], Awaitable[None]]
+"""Answers here, without an engine; gets the name in the path, if there is one."""
 
 
 class Routes:
-    """Finds the endpoint of an exchange and runs it."""
+    """`local` has who answers, by path, for the endpoints that need no engine."""
 
-    def __init__(self, handlers: Handlers, tokenization: Tokenization, about: About) -> None:
-        self._about = about
-        self._table: dict[str, tuple[str, Endpoint]] = {
-            "/v1/chat/completions": ("POST", partial(handlers.shape, kind=Kind.CHAT)),
-            "/v1/completions": ("POST", partial(handlers.shape, kind=Kind.COMPLETION)),
-            "/tokenize": ("POST", tokenization.tokenize),
-            "/detokenize": ("POST", tokenization.detokenize),
-            "/v1/models": ("GET", self._models),
-            "/health": ("GET", self._health),
-            "/ready": ("GET", self._ready),
-            "/metrics": ("GET", self._scrape),
-        }
+    def __init__(self, handlers: Handlers, local: Mapping[str, Local], access: Access) -> None:
+        self._handlers = handlers
+        self._access = access
+        self._local = local
+        self._router = Router(ENDPOINTS)
+        self._ids = RequestIds()
 
     async def __call__(self, exchange: Exchange) -> None:
-        path = exchange.request.path
-        method, endpoint = self._table.get(path, ("", None))
-        asked = exchange.request.method
-        if endpoint is None:
-            message = f"no such endpoint: {path}; there are {', '.join(self._table)}"
-            exchange.refuse(ClientError(404, message, code="unknown_endpoint"))
-        elif asked != method and (asked, method) != ("HEAD", "GET"):
-            error = ClientError(405, f"{path} takes {method}, not {asked}", code="wrong_method")
-            exchange.refuse(error, [(b"allow", method.encode())])
+        request = exchange.request
+        endpoint, name = self._router.find(request.path)
+        if endpoint is None or request.path in REFUSED:
+            self._name(exchange)
+            exchange.refuse(self._unknown(request.path))
+            return
+        exchange.anthropic = endpoint.style is Style.ANTHROPIC
+        if request.method != endpoint.method and not _is_head(request.method, endpoint):
+            self._name(exchange)
+            message = f"{request.path} takes {endpoint.method}, not {request.method}"
+            error = ClientError(405, message, code="wrong_method")
+            exchange.refuse(error, [(b"allow", endpoint.method.encode())])
+            return
+        try:
+            if endpoint.means is Means.LOCAL:
+                self._name(exchange)
+                if request.path not in OPEN:
+                    self._access.identify(request)
+                await self._local[endpoint.path](exchange, endpoint, name)
+            else:
+                await self._handlers.shape(exchange, endpoint, name)
+        except Exception as error:  # noqa: BLE001 - the edge of every endpoint
+            _fail(exchange, error)
+
+    def _name(self, exchange: Exchange) -> None:
+        """Give an exchange that no story is told of its id."""
+        exchange.named = ((b"x-request-id", self._ids.of(exchange.request).encode()),)
+
+    def _unknown(self, path: str) -> ClientError:
+        why = REFUSED.get(path)
+        if why is not None:
+            message = f"this gateway does not offer {path}: {why}"
         else:
-            try:
-                await endpoint(exchange)
-            except Exception as error:  # noqa: BLE001 - the edge of every endpoint
-                _fail(exchange, error)
+            message = f"no such endpoint: {path}; there are {', '.join(self._router.paths)}"
+        return ClientError(404, message, code="unknown_endpoint")
 
-    async def _models(self, exchange: Exchange) -> None:
-        exchange.respond(200, await self._about.models(), _JSON)
 
-    async def _health(self, exchange: Exchange) -> None:
-        exchange.respond(200, b'{"status":"ok"}', _JSON)
-
-    async def _ready(self, exchange: Exchange) -> None:
-        is_ready, body = await self._about.ready()
-        exchange.respond(200 if is_ready else 503, body, _JSON)
-
-    async def _scrape(self, exchange: Exchange) -> None:
-        exchange.respond(200, await self._about.metrics(), _PROMETHEUS)
+def _is_head(method: str, endpoint: Endpoint) -> bool:
+    return method == "HEAD" and endpoint.method == "GET" and endpoint.means is Means.LOCAL
 
 
 def _fail(exchange: Exchange, error: Exception) -> None:

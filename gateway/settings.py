@@ -1,7 +1,7 @@
 """From the configuration to what each package is told; nothing is decided here."""
 
-import math
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backends.settings import FleetSettings, WarmSettings
 from backends.types import BackendSpec, BackendStatus, State, Timeouts
+from gateway.api.preparing import MediaLimits
 from gateway.config import Config
 from gateway.http_types import HttpLimits
 from gateway.watchdog import Watch
@@ -119,7 +120,11 @@ def stream_timeouts(config: Config) -> Timeouts:
 
 
 def http_limits(config: Config) -> HttpLimits:
-    return HttpLimits(**config.http.model_dump(exclude={"tls_cert", "tls_key"}))
+    return HttpLimits(**config.http.model_dump(exclude={"comment_interval", "tls_cert", "tls_key"}))
+
+
+def media_limits(config: Config) -> MediaLimits:
+    return MediaLimits(**config.media.model_dump())
 
 
 def watch(config: Config) -> Watch:

@@ -74,6 +74,7 @@ class Tokenization:
         """What only an engine can judge has no code; other errors are raised again."""
         if error.code is not None:
             raise error
+        exchange.named = ()
         await self._shape(exchange, replace(endpoint, means=Means.PASSED, kind=Kind.UNREAD))
 
     def _check_type(self, exchange: Exchange) -> None:

@@ -11,6 +11,7 @@ from bench.fake_vllm.options import Options
 from bench.fake_vllm.prompts import Prompts, is_text
 
 TYPES: dict[str, type] = {
+    "model": str,
     "max_tokens": int,
     "max_completion_tokens": int,
     "n": int,

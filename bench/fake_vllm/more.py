@@ -4,6 +4,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bench.fake_vllm.answers import Answer
 from bench.fake_vllm.apis import (
@@ -102,7 +103,10 @@ class More:
         return handle
 
     async def _transcribe(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+        try:
+            form = await request.post()
+        except (HttpProcessingError, ValueError) as error:
+            raise Refused("There was an error parsing the body", type="Bad Request") from error
         model = form.get("model")
         if model not in (None, self._app.options.model):
             raise unknown_model(model)

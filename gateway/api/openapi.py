@@ -75,14 +75,14 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         )
     if endpoint.generates:
         found += [
-            _seconds("x-request-timeout", "Seconds that the client waits for the first token."),
-            _seconds(HEADER.decode(), "Seconds between comments in a stream that waits."),
+            _seconds("x-request-timeout", "The client waits so long for its first token.", "[1-9]"),
+            _seconds(HEADER.decode(), "Between comments in a stream that waits."),
         ]
     return found
 
 
-def _seconds(name: str, description: str) -> dict[str, Any]:
-    schema = {"type": "string", "pattern": r"^[0-9]{1,4}(\.[0-9]{1,3})?$"}
+def _seconds(name: str, description: str, first: str = "[0-9]") -> dict[str, Any]:
+    schema = {"type": "string", "pattern": rf"^{first}[0-9]{{0,3}}(\.[0-9]{{1,3}})?$"}
     return {"name": name, "in": "header", "description": description, "schema": schema}
 
 

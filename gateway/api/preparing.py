@@ -4,6 +4,7 @@ Counting is the tokenizer pool's; here is what differs by endpoint. What only vL
 to it, so that it is refused in vLLM's words, or understood where it understands more than we do.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,7 +52,7 @@ class Preparing:
         self,
         pool: TokenizerPool,
         directory: Directory,
-        aliases: dict[str, str],
+        aliases: Mapping[str, str],
         *,
         costs: MediaCosts,
         limits: MediaLimits,

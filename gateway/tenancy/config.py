@@ -69,9 +69,6 @@ class KeyConfig(Schema):
 class ModelConfig(Schema):
     """What holds for all requests for one model, whoever sends them."""
 
-    alias_of: Annotated[
-        str | None, Field(min_length=1, max_length=256, description="the model that this names")
-    ] = None
     paused: Annotated[
         bool, Field(description="on: its requests are refused with 503, those in flight finish")
     ] = False
