@@ -68,8 +68,11 @@ class Children:
         self._logs = logs
         self._started: list[Child] = []
 
-    async def start(self, name: str, *command: str | Path, announces: bool = False) -> Child:
-        """`announces` keeps its standard output apart from the log, for `Child.first_line`."""
+    async def start(
+        self, name: str, *command: str | Path, announces: bool = False, may_end: bool = False
+    ) -> Child:
+        """`announces` keeps its standard output apart from the log, for `Child.first_line`. One
+        that `may_end` is not watched: a measurement kills it."""
         log = self._logs / f"{name}.log"
         with log.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
@@ -81,7 +84,9 @@ class Children:
             )
         child = Child(name, process, log)
         self._started.append(child)
-        self._watching.append(self._watchers.create_task(child.watch(), name=f"watch {name}"))
+        if not may_end:
+            watching = self._watchers.create_task(child.watch(), name=f"watch {name}")
+            self._watching.append(watching)
         return child
 
     async def stop(self, grace: float) -> None:

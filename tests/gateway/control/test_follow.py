@@ -8,7 +8,7 @@ from redis import Redis
 
 from gateway.control import REJECTED, Control
 from gateway.control.versions import history
-from tests.gateway.control.invalid import INVALID
+from bench.control.invalid import INVALID
 from tests.gateway.control.parts import Following, config
 from tests.redis_server import url_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.control import Rejection, overlay
 from gateway.control.keys import applies, place, stray
-from tests.gateway.control.invalid import INVALID
+from bench.control.invalid import INVALID
 from tests.gateway.control.parts import config
 
 
