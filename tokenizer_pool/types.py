@@ -17,6 +17,9 @@ class Kind(Enum):
     SCORE = "score"
     UNREAD = "unread"
 
+    # There is one of each; an enum's own hash is a function in Python, and tables are asked often.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSource:
