@@ -5,6 +5,7 @@ import typer
 from bench.calibrate.command import calibrate
 from bench.chaos.command import chaos, leave
 from bench.compare.command import compare_command, of_scenario
+from bench.control.command import control
 from bench.decisions import decisions
 from bench.idle.command import idle
 from bench.load.command import load
@@ -28,6 +29,7 @@ def bench() -> None:
 
 
 app.command()(chaos)
+app.command()(control)
 app.command()(leave)
 app.command()(warm)
 app.command()(idle)
