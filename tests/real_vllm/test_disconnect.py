@@ -1,13 +1,19 @@
 """A client that leaves stops its generation in vLLM."""
 
+import asyncio
 import http.client
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from random import Random
 from urllib.parse import urlsplit
 
 import pytest
 
+from bench.chaos.leaving import PHASES, TOGETHER, Place, leave
+from bench.demo import free_port
 from tests.real_vllm.metrics import Metrics, seconds_until
 from tests.real_vllm.servers import Server
 
@@ -68,3 +74,29 @@ def test_one_client_leaving_does_not_disturb_another(gateway: Server, engine: Me
         for _ in range(100):
             assert answer.readline().startswith((b"data: {", b"\n"))
     seconds_until(lambda: running(engine) == 0, within=_STOPS_WITHIN)
+
+
+@pytest.fixture(scope="module")
+def narrow(vllm: Server, logs: Path) -> Iterator[Server]:
+    """A gateway of so few slots that a few clients fill them, and others wait."""
+    port = free_port()
+    config = logs / "narrow.yaml"
+    backends = {"only": {"url": vllm.url, "limit": TOGETHER}}
+    config.write_text(json.dumps({"port": port, "workers": 1, "backends": backends}))
+    command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)]
+    with Server(command, port, log=logs / "narrow.log") as server:
+        server.wait_until_ready("/ready", 120)
+        yield server
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_nothing_is_left_in_the_engine_in_whatever_phase_clients_leave(
+    vllm: Server, narrow: Server, phase: str
+) -> None:
+    # The figure is made with 200 (python -m bench leave); here, enough to notice a leak.
+    place = Place(narrow.url, vllm.url, "tiny")
+    left = asyncio.run(leave(place, phase, 3 * TOGETHER, Random(phase)))
+    assert left.missed < left.times / 2, "the phase was not met"
+    assert left.worst < _STOPS_WITHIN
+    counters = Metrics(narrow.url)
+    seconds_until(lambda: counters.total("forebay_in_flight_requests") == 0, within=_STOPS_WITHIN)
