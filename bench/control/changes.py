@@ -38,6 +38,7 @@ async def effects(fleet: Fleet) -> dict[str, Any]:
 async def refusals(fleet: Fleet) -> dict[str, Any]:
     """A hundred changes that cannot be, while requests run."""
     helpful = 0
+    await asyncio.sleep(1.0)  # until what was changed before is a version
     before = await fleet.redis.hget("forebay:version", "number")
     async with Load(fleet, 20.0, max_tokens=2) as load:
         for key, fields, words in INVALID:

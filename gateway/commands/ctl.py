@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from redis.asyncio import Redis
 
+from gateway.commands.canary import canary
 from gateway.commands.making import Asked, make
 from gateway.commands.shared import (
     LOCAL_GATEWAY,
@@ -27,6 +28,7 @@ from gateway.control.keys import KINDS, PREFIX, full, place
 from gateway.control.versions import Change
 
 ctl = typer.Typer(no_args_is_help=True, help="Look at and change a running fleet's settings.")
+ctl.add_typer(canary, name="canary")
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")]
 Note = Annotated[str, typer.Option(help="Why, for the history.")]

@@ -1,6 +1,5 @@
 """How the commands for operators print keys, changes, versions and refusals."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
@@ -61,17 +60,16 @@ async def watch_keys(redis: Redis) -> None:
     last = "$"
     told: dict[str, str] = {}
     while True:
-        news: Any = await redis.xread({HISTORY: last}, block=int(POLL * 1000))
-        for _, entries in news or []:
-            for last, fields in entries:  # noqa: B007 - the last one read is where to go on
-                tell_entry(entry_of(fields))
         rejected: Any = await redis.hgetall(REJECTED)
         if rejected != told:
             told = rejected
             tell_refusals(rejected)
             if not rejected:
                 typer.echo("nothing is refused any more")
-        await asyncio.sleep(0)
+        news: Any = await redis.xread({HISTORY: last}, block=int(POLL * 1000))
+        for _, entries in news or []:
+            for last, fields in entries:  # noqa: B007 - the last one read is where to go on
+                tell_entry(entry_of(fields))
 
 
 def _effective(situation: Situation) -> Config:

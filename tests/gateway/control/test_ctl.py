@@ -151,7 +151,7 @@ def test_watch_prints_what_comes(run: Run, redis: Redis) -> None:
     redis.hset("forebay:rejected", "forebay:class:short", "limit: nonsense")
     assert (
         "refused: forebay:class:short: limit: nonsense"
-        in run(ctl, "watch", "--seconds", "0.3").output
+        in run(ctl, "watch", "--seconds", "1").output
     )
 
 
@@ -171,3 +171,36 @@ def test_an_authentic_key_of_another_making_works_too() -> None:
     found = ring.identify("sk-their-own", datetime.now(UTC))
     assert found is not None
     assert (found.tenant, found.key) == ("acme", "old")
+
+
+def test_a_canary_is_begun_looked_at_and_ordered_about(run: Run, redis: Redis) -> None:
+    groups = ("--old", "short-0", "--new", "short-1")
+    run(ctl, "canary", "start", "m", *groups, "--set", "steps=0.1,1", "--set", "step_time=5")
+    first = redis.hgetall("forebay:canary:m")
+    assert (first["old"], first["steps"], first["order"]) == ("short-0", "0.1,1", "run")
+    assert "no gateway has taken it up" in run(ctl, "canary", "status", "m").output
+    for order in ("pause", "abort", "promote"):
+        run(ctl, "canary", order, "m")
+        assert redis.hget("forebay:canary:m", "order") == order
+    run(ctl, "canary", "resume", "m")
+    assert redis.hget("forebay:canary:m", "order") == "run"
+    assert (
+        "do not exist: x"
+        in run(ctl, "canary", "start", "m", "--old", "x", "--new", "short-1", code=1).output
+    )
+    assert "there is no canary" in run(ctl, "canary", "abort", "other", code=1).output
+
+
+def test_the_state_of_a_canary_is_told(run: Run, redis: Redis) -> None:
+    run(ctl, "canary", "start", "m", "--old", "short-0", "--new", "short-1", "--set", "run=one")
+    redis.set(
+        "forebay.canary:m",
+        '{"run": "one", "phase": "running", "step": 1, "started": 5.0, "since": 6.0, '
+        '"reason": "not worse", "looks": {"count": 0, "ended": 0}}',
+    )
+    redis.hset("forebay.canary:m:5.000:1", mapping={"new|answers": 7, "new|short|100": 7})
+    output = run(ctl, "canary", "status", "m").output
+    assert "running: 5% to short-1" in output
+    assert "new: 7 requests ended, 0 of them failed" in output
+    assert "short: TTFT p50 0.005 s" in output
+    assert "waits for: 193 more requests at the new group" in output

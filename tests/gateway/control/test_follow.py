@@ -6,9 +6,9 @@ import time
 import pytest
 from redis import Redis
 
+from bench.control.invalid import INVALID
 from gateway.control import REJECTED, Control
 from gateway.control.versions import history
-from bench.control.invalid import INVALID
 from tests.gateway.control.parts import Following, config
 from tests.redis_server import url_of
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from bench.control.invalid import INVALID
 from gateway.control import Rejection, overlay
 from gateway.control.keys import applies, place, stray
-from bench.control.invalid import INVALID
 from tests.gateway.control.parts import config
 
 
