@@ -75,13 +75,6 @@ class Brain:
             spawn=tasks.spawn,
         )
         self._config = config
-        self._reconciler = Reconciler(
-            self.fleet,
-            tasks.spawn,
-            within=config.drain_grace,
-            on_removed=self.catalogue.removed,
-            fixed=tuple(config.backends),
-        )
         self.steering = Steering(
             config,
             tasks,
@@ -129,7 +122,7 @@ class Brain:
         """Let the fleet get ready, and follow the operators' keys. Raises AdminTaken."""
         await self.admin.start(self._tasks.spawn)
         await self.fleet.start()
-        discover(self._config.discovery, self._reconciler, tuple(self._config.classes))
+        discover(self._config.discovery, self._reconciler(), tuple(self._config.classes))
         self.steering.start()
 
     async def stop(self) -> None:
@@ -146,6 +139,16 @@ class Brain:
         return await time_to_first_token(client, PATHS[kind], body, within=WITHIN)
 
     # how the parts tell each other
+
+    def _reconciler(self) -> Reconciler:
+        """What turns discovered backends into members of the fleet; its sources keep it."""
+        return Reconciler(
+            self.fleet,
+            self._tasks.spawn,
+            within=self._config.drain_grace,
+            on_removed=self.catalogue.removed,
+            fixed=tuple(self._config.backends),
+        )
 
     def _status_changed(self, status: BackendStatus) -> None:
         log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
