@@ -97,7 +97,7 @@ async def _gated(engine: Engine, place: Path, cold: float, floor: float) -> Roun
         await started.start(
             "gateway",
             *(sys.executable, "-m", "gateway.cli", "serve", "--host", HOST, "--port", str(port)),
-            *("--backend", backend, "--workers", "1"),
+            *("--backend", f"short={backend}", "--workers", "1"),
         )
         url = f"http://{HOST}:{port}"
         await _until_ok(http, f"{url}/ready")

@@ -27,6 +27,7 @@ class Engine:
     completion_ids: str = "taken"
     refuse: dict[str, int] = field(default_factory=dict)  # path → status
     hanging: bool = False
+    failing_streams: bool = False
     metrics: str = ""
     first_token_delays: list[float] = field(default_factory=list)
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -103,16 +104,27 @@ class Engine:
         document = await request.json()
         given = document.get("kv_transfer_params", {}).get("prompt_token_ids")
         rendered = _encode(_rendered(document["messages"]))
-        return await self._generate(rendered, given, self.chat_ids, returned_in_choice=False)
+        answer = await self._generate(rendered, given, self.chat_ids, returned_in_choice=False)
+        return self._streamed(answer) if document.get("stream") else answer
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         document = await request.json()
-        if document.get("stream"):
+        if document.get("stream") and document.get("max_tokens") != 1:
             return await self._stream(request)
         prompt = document["prompt"]
         given = prompt if isinstance(prompt, list) else None
         text = [] if given else _encode(prompt)
-        return await self._generate(text, given, self.completion_ids, returned_in_choice=True)
+        answer = await self._generate(text, given, self.completion_ids, returned_in_choice=True)
+        return self._streamed(answer) if document.get("stream") else answer
+
+    def _streamed(self, answer: web.Response) -> web.Response:
+        """The same as events: a token, the usage, the end; or an error after the head."""
+        if answer.status != 200:
+            return answer
+        data = b'data: {"choices": [{}]}\n\ndata: %b\n\ndata: [DONE]\n\n' % answer.body
+        if self.failing_streams:
+            data = b'data: {"error": {"code": 500}}\n\ndata: [DONE]\n\n'
+        return web.Response(body=data, content_type="text/event-stream")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Tokens without end, also while new requests hang."""

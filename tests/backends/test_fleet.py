@@ -116,6 +116,22 @@ async def test_a_warm_up_that_fails_keeps_the_backend_out() -> None:
         await watch.until(State.READY)
 
 
+async def test_warm_up_requests_stream_as_users_do() -> None:
+    engine = Engine()
+    async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
+        await watch.until(State.READY)
+        assert all(d["stream"] for d in engine.asked("/v1/chat/completions")[-8:])
+
+
+async def test_an_error_within_a_stream_is_no_warmth() -> None:
+    engine = Engine(failing_streams=True)
+    async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
+        down = await watch.until(State.DOWN)
+        assert down.reason.endswith("ended its stream with an error")
+        engine.failing_streams = False
+        await watch.until(State.READY)
+
+
 async def test_a_busy_server_counts_as_warm() -> None:
     engine = Engine()
     async with engine.serving(), fleet_of(engine.spec()) as (_, watch):
