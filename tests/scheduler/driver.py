@@ -6,6 +6,7 @@ the walk can prove that the actions reach every outcome.
 """
 
 from collections import Counter
+from random import Random
 
 from scheduler.core import Scheduler
 from scheduler.events import (
@@ -150,6 +151,8 @@ class World:
         self.pass_time(60.0)
         assert not self.waiting, "draining must empty the queue"
         assert self.over.keys() == self.tickets.keys(), "a ticket has no outcome"
+        self.change_backend(Backend("a", BackendState.READY, frozenset({"m"}), limit=16))
+        self.pass_time(60.0)
         views = self.scheduler.snapshot()
         assert all(v.queued == v.in_flight == v.queued_tokens == 0 for v in views.pools)
         assert all(v.in_flight == v.prefill_backlog == 0 for v in views.backends)
@@ -245,3 +248,47 @@ class World:
             assert wakeup > self.now
             assert self.wake is not None
             assert self.wake <= wakeup
+
+
+def walk(seed: int, steps: int) -> World:
+    """A seeded walk through the same actions, weighted so that queues fill and empty."""
+    random, world = Random(seed), World()
+    world.change_backend(Backend("a", BackendState.READY, frozenset(MODELS), limit=2))
+    for _ in range(steps):
+        match random.choices(range(7), (40, 30, 10, 12, 5, 2, 3))[0]:
+            case 0:
+                world.arrive(
+                    random.choice([1, 40, 50, 100, 500, 501, 2049, 30_000]),
+                    random.choice(["", "x", "y"]),
+                    random.randint(-1, 1),
+                    model=random.choice(["m", "m", "n", "unknown"]),
+                    avoid=frozenset(random.sample(NAMES, random.randint(0, 2))),
+                )
+            case 1 if world.flying:
+                world.end(
+                    random.choice(tuple(world.flying)),
+                    random.choice([Finished, Failed, Abandoned]),
+                )
+            case 6 if world.waiting:
+                world.end(random.choice(tuple(world.waiting)), Abandoned)
+            case 2 if world.tickets:
+                world.first_token(random.choice(tuple(world.tickets)))
+            case 3:
+                world.pass_time(random.random() * 2)
+            case 4:
+                world.change_backend(
+                    Backend(
+                        random.choice(NAMES),
+                        random.choice((*BackendState, BackendState.READY)),
+                        frozenset(MODELS),
+                        random.choice(CLASS_SETS),
+                        limit=random.randint(1, 6),
+                        weight=random.choice([0.0, 1.0, 1.0, 2.0]),
+                    )
+                )
+            case 5 if len(world.backends) > 1:
+                world.remove_backend(random.choice(NAMES), random.random() < 0.5)
+    world.change_backend(Backend("a", BackendState.WARMING, frozenset(MODELS)))
+    world.arrive(10, "left waiting", 0)
+    world.finish_everything()
+    return world

@@ -1,7 +1,7 @@
-"""Planted faults that the seeded walks must notice: proof that the properties bite.
+"""Planted faults that the tests must notice: proof that they bite.
 
-Each mutant is one line of the scheduler changed in a copy of the package; a walk in a process of
-its own has to fail with it, and to pass without.
+Each mutant is one line of the scheduler changed in a copy of the package; seeded walks, or one
+named test, in a process of its own have to fail with it, and to pass without.
 """
 
 import shutil
@@ -22,22 +22,39 @@ MUTANTS = {
     ),
     "a backlog is given back twice": (
         "ledger.py",
-        "self.prefill_backlog -= flight.tokens",
-        "self.prefill_backlog -= 2 * flight.tokens",
+        "self.prefill_backlog -= tokens",
+        "self.prefill_backlog -= 2 * tokens",
     ),
     "a backend's limit is off by one": (
-        "dispatch.py",
-        "len(m.flights) < m.limit.effective",
-        "len(m.flights) <= m.limit.effective",
+        "ledger.py",
+        "len(self.flights) >= self.limit.effective",
+        "len(self.flights) > self.limit.effective",
+    ),
+    "a vacancy is not noticed": ("books.py", "self.fleet.emptied(member)", "pass"),
+    "a vacancy is counted twice": ("fleet.py", "self.vacant += 1", "self.vacant += 2"),
+    "vacancies are not recounted": (
+        "fleet.py",
+        "        for member in self:\n",
+        "        for member in ():\n",
+    ),
+    "an event that frees a slot stirs nothing": (
+        "books.py",
+        "        self.stirred = True\n        for pool",
+        "        for pool",
+    ),
+    "an arrival stirs nothing": (
+        "books.py",
+        "queued.expires)\n        self.stirred = True\n",
+        "queued.expires)\n",
     ),
     "a class limit is not looked at": (
-        "dispatch.py",
-        "pool.asleep_until <= now and not pool.at_limit",
-        "pool.asleep_until <= now",
+        "pools.py",
+        "            and self.in_flight < self.limit.effective\n",
+        "",
     ),
-    "a deadline is late": ("core.py", "first[0] <= turn.now", "first[0] < turn.now"),
+    "a deadline is late": ("lazyheap.py", "first[0] <= key", "first[0] < key"),
     "nobody is woken for a deadline": ("core.py", "at = min(at, first[0])", "pass"),
-    "an early wake-up is not asked for": ("core.py", "wakeup < self._announced", "False"),
+    "an early wake-up is not asked for": ("core.py", "wakeup < announced", "False"),
     "an expired ticket keeps its deadline": (
         "books.py",
         "        pool = self.waiting.pop(ticket_id)\n        self.expiry.discard(ticket_id)\n",
@@ -59,24 +76,107 @@ MUTANTS = {
     ),
     "a removed backend is kept": ("fleet.py", "if member.removed and not", "if False and not"),
     "a limit does not recover": ("burst.py", "self._share = min(1.0,", "min(1.0,"),
-    "a wrong class": ("pools.py", "if tokens <= _bound", "if tokens < _bound"),
+    "a wrong class": ("pools.py", "or tokens <= bound", "or tokens < bound"),
+    "a tenant's count is never given back": ("queues.py", "        own.remove(ticket)\n", ""),
     "a blocked class sleeps on": (
         "books.py",
-        "pool.asleep_until = -inf\n\n    def _pre",
-        "pass\n\n    def _pre",
+        "            pool.asleep_until, pool.needs_slot = -inf, False\n",
+        "            pass\n",
     ),
 }
 
-PROBE = """
-from tests.scheduler.test_properties import walk
+POLICIES = "test_policies"
+FAIRNESS = "test_fairness"
+NAMED = {
+    "cached tokens count for a burst": (
+        ("core.py", "if work > books", "if ticket.prompt_tokens > books"),
+        (POLICIES, "test_a_cached_prompt_is_no_burst_beside_one_that_is_not_cached"),
+    ),
+    "cached tokens count for a burst in flight": (
+        ("books.py", "bursty = tokens >", "bursty = ticket.prompt_tokens >"),
+        (POLICIES, "test_long_prompts_that_are_cached_are_no_burst_and_are_not_held"),
+    ),
+    "cached tokens count for whether there is time": (
+        ("books.py", "m.cost.seconds(work)", "m.cost.seconds(ticket.prompt_tokens)"),
+        (POLICIES, "test_what_is_cached_counts_for_whether_an_answer_can_come_in_time"),
+    ),
+    "an engine never evicts": (
+        ("affinity.py", "cache.stored += tokens", "pass"),
+        (POLICIES, "test_a_prefix_is_forgotten_when_its_engine_has_stored_a_caches_worth_since"),
+    ),
+    "a lender's reserve is lent": (
+        ("pools.py", "floor(limit * (1.0 - self._spill_reserve))", "limit"),
+        (POLICIES, "test_the_reserve_of_a_lender_stays_free_and_what_ends_there_makes_room"),
+    ),
+    "a stranger's end wakes nobody": (
+        ("books.py", " or member.lends_to(name)", ""),
+        (POLICIES, "test_the_reserve_of_a_lender_stays_free_and_what_ends_there_makes_room"),
+    ),
+    "a queueing class lends": (
+        ("pools.py", "self._by_name[c].queue.entries for c", "False for c"),
+        (POLICIES, "test_nobody_spills_over_to_a_class_that_queues_itself_until_its_queue_is_gone"),
+    ),
+    "a long prompt spills over everywhere": (
+        ("dispatch.py", "return offer if delay <= _ROUNDING else None", "return offer"),
+        (POLICIES, "test_a_long_prompt_spills_over_only_where_short_ones_keep_an_open_backend"),
+    ),
+    "a tenant's tokens have no bound": (
+        ("pools.py", "or _over(own.tokens, spec.tenant_queue_tokens)", ""),
+        (POLICIES, "test_a_tenant_may_not_fill_the_queue_alone"),
+    ),
+    "late first tokens are never forgotten": (
+        ("burst.py", "times[0] <= now - spec.window", "False"),
+        (POLICIES, "test_first_tokens_that_come_late_halve_the_backends_own_limit"),
+    ),
+    "a long prefill counts as late": (
+        ("books.py", "(member.prefill_backlog + tokens) * member.cost.per_token", "0.0"),
+        (POLICIES, "test_a_long_prefill_is_not_late"),
+    ),
+    "a report of tokens counts from the start": (
+        (
+            "ledger.py",
+            "        flight.seen = now\n        if self._heads",
+            "        if self._heads",
+        ),
+        (POLICIES, "test_the_time_between_tokens_is_learned_from_one_report_at_the_end"),
+    ),
+    "an engine's steps are not looked at": (
+        ("admission.py", "max(hold.ahead, member.pace.itl)", "hold.ahead"),
+        (
+            POLICIES,
+            "test_the_next_is_sent_a_decode_step_before_the_last_is_through",
+        ),
+    ),
+    "weights do not count": (
+        ("queues.py", " / self._weights.get(tenant, 1.0)", ""),
+        (FAIRNESS, "test_what_waiting_tenants_got_differs_by_at_most_one_largest_prompt_each"),
+    ),
+    "priority has no bound": (
+        ("books.py", "ticket.priority * settings.ageing", "ticket.priority * 1e6"),
+        (FAIRNESS, "test_a_priority_overtakes_only_what_came_at_most_its_head_start_before_it"),
+    ),
+    "short prompts always go first": (
+        ("dispatch.py", "max(rank, pool.last_served) + pool.lead", "1e9"),
+        (FAIRNESS, "test_short_prompts_overtake_a_long_one_for_a_bounded_time_only"),
+    ),
+}
+
+WALKS = """
+from tests.scheduler.driver import walk
 for seed in range(3):
     walk(seed, 400)
 """
 
 
-def _fails(package_root: Path) -> bool:
+NAMED_TEST = """
+from tests.scheduler import {0}
+{0}.{1}()
+"""
+
+
+def _fails(package_root: Path, probe: str) -> bool:
     run = subprocess.run(
-        [sys.executable, "-c", PROBE],
+        [sys.executable, "-c", probe],
         cwd=package_root,
         env={"PYTHONPATH": str(package_root), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -96,15 +196,30 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_walks_pass_without_a_mutant(copy: Path) -> None:
-    assert not _fails(copy)
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_the_walks_notice(name: str, copy: Path) -> None:
-    file, old, new = MUTANTS[name]
+def _plant(copy: Path, file: str, old: str, new: str) -> None:
     path = copy / "scheduler" / file
     source = path.read_text()
     assert old in source, "the mutant's line is gone: plant it anew"
     path.write_text(source.replace(old, new, 1))
-    assert _fails(copy)
+
+
+def test_the_walks_pass_without_a_mutant(copy: Path) -> None:
+    assert not _fails(copy, WALKS)
+
+
+def test_the_named_tests_pass_without_a_mutant(copy: Path) -> None:
+    named = {test for _, test in NAMED.values()}
+    assert not _fails(copy, "".join(NAMED_TEST.format(*test) for test in sorted(named)))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_walks_notice(name: str, copy: Path) -> None:
+    _plant(copy, *MUTANTS[name])
+    assert _fails(copy, WALKS)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_test_notices(name: str, copy: Path) -> None:
+    mutant, test = NAMED[name]
+    _plant(copy, *mutant)
+    assert _fails(copy, NAMED_TEST.format(*test))

@@ -59,7 +59,7 @@ def test_it_goes_when_the_first_is_nearly_over_at_the_time_asked_for() -> None:
     assert play(at, Woke()) == [Dispatch("l2", "b", "long", "woke")]
 
 
-def test_the_next_is_sent_a_decode_step_before_the_engine_is_through_with_the_last() -> None:
+def test_the_next_is_sent_a_decode_step_before_the_last_is_through() -> None:
     play = Playbook(_QUIET, backend("a"))
     play.arrive(0.0, "talk", 100)
     play(0.01, FirstToken("talk"))
@@ -270,7 +270,24 @@ def test_long_prompts_that_are_cached_are_no_burst_and_are_not_held() -> None:
     play(0.8, FirstToken("first"))
     again = [play.arrive(1.0, f"t{n}", 8050, prefix=prefix) for n in range(24)]
     assert again == ["a"] * 24
-    assert not [c for c in play(1.0, Arrived(ticket("s", 100))) if isinstance(c, Decided)]
+    assert not [c for c in play(1.0, Arrived(ticket("fresh", 3000))) if isinstance(c, Decided)]
+
+
+def test_a_cached_prompt_is_no_burst_beside_one_that_is_not_cached() -> None:
+    settings = replace(TWO_CLASSES, affinity=AffinitySpec(block_tokens=100))
+    play = Playbook(settings, backend("a", limit=40))
+    prefix = tuple(range(80))
+    play.arrive(0.0, "first", 8050, prefix=prefix)
+    play(0.8, FirstToken("first"))
+    halved = []
+    for name, tokens, held in [
+        ("fresh", 3000, ()),
+        ("cached", 8050, prefix),
+        ("fresh too", 3000, ()),
+    ]:
+        told = play(1.0, Arrived(ticket(name, tokens, prefix=held)))
+        halved += [name for command in told if isinstance(command, Decided)]
+    assert halved == ["fresh too"]
 
 
 def test_what_is_cached_counts_for_whether_an_answer_can_come_in_time() -> None:

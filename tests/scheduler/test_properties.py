@@ -4,8 +4,6 @@
 choose what happens next.
 """
 
-from random import Random
-
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -13,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from scheduler.events import Abandoned, Failed, Finished, Reason
 from scheduler.model import Backend, BackendState
-from tests.scheduler.driver import CLASS_SETS, MODELS, NAMES, SETTINGS, World
+from tests.scheduler.driver import CLASS_SETS, MODELS, NAMES, SETTINGS, World, walk
 
 backends = st.builds(
     Backend,
@@ -93,50 +91,6 @@ AnyOrder.TestCase.settings = hypothesis_settings(
     max_examples=60, stateful_step_count=40, deadline=None
 )
 TestAnyOrder = AnyOrder.TestCase
-
-
-def walk(seed: int, steps: int) -> World:
-    """A seeded walk through the same actions, weighted so that queues fill and empty."""
-    random, world = Random(seed), World()
-    world.change_backend(Backend("a", BackendState.READY, frozenset(MODELS), limit=2))
-    for _ in range(steps):
-        match random.choices(range(7), (40, 30, 10, 12, 5, 2, 3))[0]:
-            case 0:
-                world.arrive(
-                    random.choice([1, 40, 50, 100, 500, 501, 2049, 30_000]),
-                    random.choice(["", "x", "y"]),
-                    random.randint(-1, 1),
-                    model=random.choice(["m", "m", "n", "unknown"]),
-                    avoid=frozenset(random.sample(NAMES, random.randint(0, 2))),
-                )
-            case 1 if world.flying:
-                world.end(
-                    random.choice(tuple(world.flying)),
-                    random.choice([Finished, Failed, Abandoned]),
-                )
-            case 6 if world.waiting:
-                world.end(random.choice(tuple(world.waiting)), Abandoned)
-            case 2 if world.tickets:
-                world.first_token(random.choice(tuple(world.tickets)))
-            case 3:
-                world.pass_time(random.random() * 2)
-            case 4:
-                world.change_backend(
-                    Backend(
-                        random.choice(NAMES),
-                        random.choice((*BackendState, BackendState.READY)),
-                        frozenset(MODELS),
-                        random.choice(CLASS_SETS),
-                        limit=random.randint(1, 6),
-                        weight=random.choice([0.0, 1.0, 1.0, 2.0]),
-                    )
-                )
-            case 5 if len(world.backends) > 1:
-                world.remove_backend(random.choice(NAMES), random.random() < 0.5)
-    world.change_backend(Backend("a", BackendState.WARMING, frozenset(MODELS)))
-    world.arrive(10, "left waiting", 0)
-    world.finish_everything()
-    return world
 
 
 @pytest.mark.parametrize("seed", range(4))
