@@ -11,6 +11,8 @@ from bench.idle.command import idle
 from bench.load.command import load
 from bench.load.selfcheck import selfcheck
 from bench.overhead.command import overhead
+from bench.overhead.soak import soak
+from bench.overhead.stall import stall
 from bench.prefix.command import prefix
 from bench.preprocess import preprocess
 from bench.report.command import headline, report
@@ -41,6 +43,8 @@ app.command()(confirm)
 app.command()(decisions)
 app.command()(ttft)
 app.command()(overhead)
+app.command()(stall)
+app.command()(soak)
 app.command()(calibrate)
 app.command()(prefix)
 app.command()(report)

@@ -1,18 +1,15 @@
 """`python -m bench overhead`: what Forebay itself costs, beside peers and none in the same run."""
 
-import asyncio
-import signal
-import tempfile
-from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.children import ChildEnded
-from bench.overhead.measure import Found, OverheadFailed, Plan, measure
+from bench.overhead.measure import Plan, measure
+from bench.overhead.running import carry_out
 from bench.overhead.summary import report
 from bench.peers.commands import PEERS, is_installed
 from bench.scenarios import Report
@@ -47,26 +44,10 @@ def overhead(
     plan = Plan(tuple(filter(is_installed, named)), rounds, seconds)
     if quick:
         plan = Plan(("forebay", "aiohttp"), rounds=1, seconds=min(seconds, 1.0))
-    with tempfile.TemporaryDirectory(prefix="forebay-overhead-") as folder:
-        try:
-            found = asyncio.run(_until_stopped(measure(plan, Path(folder))))
-        except ChildEnded as ended:
-            raise SystemExit(f"overhead: {ended}; the end of its log:\n{ended.log}") from None
-        except OverheadFailed as failed:
-            raise SystemExit(f"overhead: {failed}") from None
-        except asyncio.CancelledError:
-            raise SystemExit("overhead: stopped") from None
+    found = carry_out("overhead", partial(measure, plan))
     done = report(found, not_run=[peer for peer in named if peer not in plan.peers])
     _table(done, ("direct", *plan.peers))
     show(done, json)
-
-
-async def _until_stopped(work: Coroutine[Any, Any, Found]) -> Found:
-    """Do the work; SIGTERM ends it as Ctrl-C does, so that no gateway is left behind."""
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
 
 
 def _table(done: Report, targets: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 from bench.overhead.loads import Result
-from bench.overhead.measure import DIRECT, Found
+from bench.overhead.measure import Found
+from bench.overhead.stand import DIRECT
 from bench.scenarios import Report
 
 OURS = "forebay"

@@ -5,13 +5,18 @@ session, no limit on connections, no automatic decompression.
 """
 
 import argparse
+import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 from multidict import CIMultiDict
 
+from bench.peers.stalls import Stalls
+
 UPSTREAMS = web.AppKey("upstreams", deque[str])
 SESSION = web.AppKey("session", ClientSession)
+STALLS = web.AppKey("stalls", Stalls)
 _HOP = frozenset(("connection", "content-length", "host", "keep-alive", "transfer-encoding"))
 
 
@@ -53,6 +58,16 @@ async def _close(app: web.Application) -> None:
     await app[SESSION].close()
 
 
+async def _watch(app: web.Application) -> AsyncIterator[None]:
+    watching = asyncio.get_running_loop().create_task(app[STALLS].watch())
+    yield
+    watching.cancel()
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(text=request.app[STALLS].text())
+
+
 def main() -> None:
     flags = argparse.ArgumentParser(prog="python -m bench.peers.aiohttp_proxy")
     flags.add_argument("--port", type=int, required=True)
@@ -62,8 +77,11 @@ def main() -> None:
     args = flags.parse_args()
     app = web.Application(client_max_size=64 << 20)
     app[UPSTREAMS] = deque(args.upstream)
+    app[STALLS] = Stalls()
     app.on_startup.append(_session)
     app.on_cleanup.append(_close)
+    app.cleanup_ctx.append(_watch)
+    app.router.add_get("/metrics", _metrics)
     app.router.add_route("*", "/{path:.*}", relay)
     # As in production: no line of log for each request.
     web.run_app(app, host="127.0.0.1", port=args.port, access_log=None, print=None)

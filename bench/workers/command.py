@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bench.children import ChildEnded
-from bench.overhead.measure import OverheadFailed
+from bench.overhead.stand import OverheadFailed
 from bench.scenarios import Report
 from bench.simulate import show
 from bench.workers.measure import Turn, measure

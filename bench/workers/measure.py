@@ -20,7 +20,7 @@ import orjson
 from bench.children import Children, children
 from bench.overhead.accounts import cpu_seconds, tree
 from bench.overhead.loads import LOADS, Result, Task
-from bench.overhead.measure import (
+from bench.overhead.stand import (
     READY_WITHIN,
     OverheadFailed,
     chat_body,

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from bench.__main__ import app
 from bench.overhead.accounts import cpu_seconds, rss_bytes, tree
 from bench.overhead.loads import LOADS, Result
-from bench.overhead.measure import Found, core_of, pinned
+from bench.overhead.measure import Found
+from bench.overhead.stand import core_of, pinned
 from bench.overhead.summary import report
 from bench.peers import commands
 
@@ -134,9 +135,8 @@ def test_a_quick_run_writes_every_figure_of_forebay_and_the_plain_design(tmp_pat
     # 8 tokens, after the role and before [DONE].
     events = rounds["one"][0]["events"] / rounds["one"][0]["requests"]
     assert events == pytest.approx(10, rel=0.1)
-    # Warm-up and probes go as text, the load's prompts as ids: the whole path was measured.
-    assert detail["prompts_by_ids"] > 100
-    assert detail["prompts_by_text"] < 0.1 * detail["prompts_by_ids"]
+    # As ids or as text, as Forebay has measured to be quicker with this engine.
+    assert detail["prompts_by_ids"] + detail["prompts_by_text"] > 100
 
 
 def test_a_run_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) -> None:
