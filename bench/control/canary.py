@@ -20,7 +20,7 @@ async def canary(fleet: Fleet, within: float, rate: float) -> dict[str, Any]:
     settings: dict[Any, Any] = {
         "old": "short-0",
         "new": "short-1",
-        "steps": "0.2,0.5,1",
+        "steps": "0.3,0.5,1",
         "step_time": "3",
         "side_by_side": "8",
         "samples": "100",

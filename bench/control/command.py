@@ -95,12 +95,13 @@ async def _slots(quick: bool) -> dict[str, Any]:
 
 
 async def _canary(quick: bool) -> dict[str, Any]:
-    """Prompts of some 200 tokens: 40 ms of prefill at 200 µs, twice as much at 400."""
-    slow, fast = ("--prefill-us", "400", *UNCACHED), ("--prefill-us", "200", *UNCACHED)
+    """Prompts of some 240 tokens: 24 ms of prefill at 100 µs, twice as much at 200. At 16 a second
+    neither engine is busy for more than half of the time, whatever its share."""
+    slow, fast = ("--prefill-us", "200", *UNCACHED), ("--prefill-us", "100", *UNCACHED)
     found = {}
     for name, new in (("slower", slow), ("equal", fast)):
         setup = engines(short_0=fast, short_1=new, long_0=FAST)
-        found[name] = await _on(setup, lambda f: canary(f, 60.0 if quick else 120.0, 30.0))
+        found[name] = await _on(setup, lambda f: canary(f, 90.0 if quick else 180.0, 16.0))
     return found
 
 

@@ -30,21 +30,15 @@ GROWTH = 1.25
 DOUBT = 0.05
 
 
-ENOUGH = 600
-"""Ended requests of the old group at a step that speak for themselves."""
+ENOUGH = 100
+"""Ended requests of the old group at a step that speak for its error rate."""
 
 
 def reference(step: Group, run: Group) -> Group:
     """What the new group is compared with: what the old one did at this step, at the same time
-    and load; where that is little (at the last step it is nothing), all that it did in the run."""
+    and under the same load. Only an error rate may be older: at the last step there is no other."""
     found = step if step.ended >= ENOUGH else run
-    ttft = {
-        service_class: step.ttft[service_class]
-        if service_class in step.ttft and step.ttft[service_class].total() >= ENOUGH
-        else counts
-        for service_class, counts in run.ttft.items()
-    }
-    return Group(found.answers, found.errors, ttft)
+    return Group(found.answers, found.errors, step.ttft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,10 @@ def worse(old: Group, new: Group, spec: CanaryConfig, looks: Looks) -> str | Non
 
 
 def unproven(old: Group, new: Group, spec: CanaryConfig) -> str:
-    """What speaks against going on although nothing is shown to be worse; "" for nothing."""
+    """What speaks against going on although nothing is shown to be worse; "" for nothing.
+
+    For steps at which both groups have traffic: TTFTs of different times compare the times.
+    """
     for quantile, tolerated in QUANTILES.items():
         over, count = 0, 0
         for service_class in sorted(set(old.ttft) & set(new.ttft)):
