@@ -59,6 +59,15 @@ def free_port() -> int:
         return port
 
 
+def port_beside(port: int) -> int:
+    """The next port where it is free, else any."""
+    try:
+        with socket.create_server((HOST, port + 1)):
+            return port + 1
+    except (OSError, OverflowError):
+        return free_port()
+
+
 def check_port(port: int) -> None:
     """Raises DemoFailed when something listens there already."""
     try:
@@ -75,13 +84,14 @@ class Demo:
     """What runs, and where."""
 
     gateway: str
+    page: str
     redis: Redis
     redis_port: int
     engines: dict[str, str]
 
 
 async def start(started: Children, port: int) -> Demo:
-    redis, redis_port = find_redis(), free_port()
+    redis, redis_port, page_port = find_redis(), free_port(), port_beside(port)
     await started.start(
         "redis", redis.server, "--bind", HOST, "--port", str(redis_port), "--save", ""
     )
@@ -103,8 +113,10 @@ async def start(started: Children, port: int) -> Demo:
         *(sys.executable, "-m", "gateway.cli", "serve", "--host", HOST, "--port", str(port)),
         *backends,
         *("--redis", f"redis://{HOST}:{redis_port}", "--expose-timings"),
+        *("--admin-port", str(page_port)),
     )
-    return Demo(f"http://{HOST}:{port}", redis, redis_port, engines)
+    page = f"http://{HOST}:{page_port}/ui"
+    return Demo(f"http://{HOST}:{port}", page, redis, redis_port, engines)
 
 
 async def until_ready(http: aiohttp.ClientSession, url: str, within: float = READY_WITHIN) -> None:
@@ -166,7 +178,8 @@ def introduce(demo: Demo) -> None:
     print(f"redis    {HOST}:{demo.redis_port}  ({demo.redis.server})")
     for name, url in demo.engines.items():
         print(f"engine   {url}  (simulated {ENGINE}, for the {name} class)")
-    print(f"gateway  {demo.gateway}", flush=True)
+    print(f"gateway  {demo.gateway}")
+    print(f"page     {demo.page}  (what happens, while it happens)", flush=True)
 
 
 def advise(demo: Demo, backend: str) -> None:
@@ -179,6 +192,9 @@ def advise(demo: Demo, backend: str) -> None:
     )
     print(f"""
 Try next:
+  open {demo.page}
+  and see a burst of long prompts halve the long pool, while short ones go on
+    {sys.executable} -m bench load {demo.gateway} --duration 20 --rate 8 --prompt 100@0.7,4000@0.3
   another request
     curl -N {demo.gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
   take that backend out of service while all runs (weight 1 brings it back)

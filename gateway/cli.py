@@ -43,6 +43,9 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="A YAML file with more settings.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(help="Port of the live page (/ui); without one there is none.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that serve requests; default: one for each core.")
     ] = None,
@@ -63,6 +66,7 @@ def serve(
     given = {
         "host": host,
         "port": port,
+        "admin_port": admin_port,
         "workers": workers,
         "redis": redis,
         "request_log": request_log,
@@ -101,6 +105,8 @@ def _settings(
 ) -> Config:
     """The file's settings with the command line over them. Raises ValueError."""
     document = read_file(file) if file else {}
+    if (admin_port := given.pop("admin_port")) is not None:
+        document["admin"] = document.get("admin", {}) | {"port": admin_port}
     document.update((name, value) for name, value in given.items() if value is not None)
     if backends:
         document["backends"] = parse_backends(backends)
