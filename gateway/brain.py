@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from backends.discovery.reconcile import Reconciler
 from backends.fleet import Fleet
@@ -23,6 +24,7 @@ from gateway.metrics import Metrics, StateCollector
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
 from gateway.status import Status
 from gateway.steering import Steered, Steering
+from gateway.steering_report import SteeringCollector, report
 from gateway.tasks import Tasks
 from gateway.tenancy.config import KeyConfig
 from gateway.ui.admin import Admin
@@ -96,7 +98,9 @@ class Brain:
             tokenizers=surroundings.report,
             draining=surroundings.draining,
             started=time.time(),
+            steering=partial(report, self.steering),
         )
+        metrics.registry.register(SteeringCollector(self.steering))
         self._news = News()
         sources = Sources(
             catalogue=self.catalogue,

@@ -27,6 +27,7 @@ class Status:
     tokenizers: Callable[[], PoolReport]
     draining: Callable[[], bool]
     started: float = 0.0
+    steering: Callable[[], dict[str, Any]] = dict
 
     def models(self) -> bytes:
         """OpenAI's list, with what vLLM adds to it."""
@@ -63,6 +64,7 @@ class Status:
             "redis_up": self.control.up,
             "settings_version": self.control.version,
             "rejected_settings": self.control.reasons,
+            "steering": self.steering(),
         }
         return ready, orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
