@@ -45,17 +45,15 @@ def test_the_document_is_served_as_it_is_made(service: Service) -> None:
     assert served == made
 
 
-@pytest.mark.parametrize("path", sorted(REFUSED))
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_is_for_the_engines_operator_is_refused(
-    service: Service, method: str, path: str
-) -> None:
-    before = httpx.get(f"{service.engine}/fake/seen").json()["received"]
-    answer = httpx.request(method, service.url + path, json={})
-    assert answer.status_code in (404, 405)
-    error = answer.json()["error"]
-    assert error["code"] in ("unknown_endpoint", "wrong_method")
-    assert httpx.get(f"{service.engine}/fake/seen").json()["received"] == before
+def test_what_is_for_the_engines_operator_is_refused(service: Service) -> None:
+    with httpx.Client(base_url=service.url) as client:
+        for path, why in REFUSED.items():
+            for method in ("GET", "POST"):
+                answer = client.request(method, path, json={})
+                assert answer.status_code == 404
+                error = answer.json()["error"]
+                assert error["code"] == "unknown_endpoint"
+                assert why in error["message"]
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda e: f"{e.method} {e.path}")
