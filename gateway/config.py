@@ -31,7 +31,7 @@ class ClassConfig(Schema):
     ] = None
     limit: Annotated[
         Count | None,
-        Field(description="requests in flight in the whole pool, besides the backends' limits"),
+        Field(description="requests in flight in each gateway, besides the backends' limits"),
     ] = None
     queue_limit: Annotated[
         int, Field(ge=0, le=1_000_000, description="waiting requests; one more is answered 429")
