@@ -24,6 +24,8 @@ Tell = Callable[[str], None]
 _HERE = Path(__file__).parent
 
 MAX_MODEL_LEN = 8192
+STORE = {"VLLM_ENABLE_RESPONSES_API_STORE": "1"}
+"""So that a conversation may go on from a response."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -70,7 +72,9 @@ def logs(
 def vllm(layout: Layout, logs: Path) -> Iterator[Server]:
     port = free_port()
     command = serve.command(layout, layout.tiny, port, max_model_len=MAX_MODEL_LEN)
-    with Server(command, port, log=logs / "vllm.log", env=os.environ | serve.settings()) as server:
+    with Server(
+        command, port, log=logs / "vllm.log", env=os.environ | serve.settings() | STORE
+    ) as server:
         server.wait_until_ready("/health", serve.READY_WITHIN)
         yield server
 

@@ -1,0 +1,123 @@
+"""Official clients in front of a real vLLM: all that they can do before a simulated engine, and
+what only a model can: tool calls, structured answers, logprobs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.contract import AnthropicContract, CurlContract, OpenAIContract, Service
+from tests.real_vllm.servers import Server
+
+USER = {"role": "user", "content": "Call the tool."}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"now": {"type": "boolean"}},
+    "required": ["now"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="session")
+def service(gateway: Server, vllm: Server) -> Service:
+    return Service(gateway.url, vllm.url, "tiny")
+
+
+def both(service: Service, ask: Any) -> list[Any]:
+    return [ask(url) for url in (service.url, service.engine)]
+
+
+class TestOpenAI(OpenAIContract):
+    def test_tools_are_called_whole_and_streamed(self, service: Service) -> None:
+        tool = {"type": "function", "function": {"name": "stop", "parameters": PARAMETERS}}
+        request: Any = {
+            "model": service.model,
+            "messages": [USER],
+            "tools": [tool],
+            "tool_choice": "required",
+            "max_tokens": 60,
+            "temperature": 0,
+        }
+        with service.openai_client() as client:
+            whole = client.chat.completions.create(**request)
+            chunks = list(client.chat.completions.create(**request, stream=True))
+        (call,) = whole.choices[0].message.tool_calls or ()
+        assert call.type == "function"
+        assert json.loads(call.function.arguments).keys() == {"now"}
+        deltas = [c.choices[0].delta.tool_calls for c in chunks if c.choices]
+        pieces = [d[0].function.arguments or "" for d in deltas if d and d[0].function]
+        assert "".join(pieces) == call.function.arguments
+
+    def test_a_structured_answer_fits_its_schema(self, service: Service) -> None:
+        schema = {"name": "stop", "schema": PARAMETERS, "strict": True}
+        with service.openai_client() as client:
+            answer = client.chat.completions.create(
+                model=service.model,
+                messages=[USER],  # type: ignore[list-item]
+                response_format={"type": "json_schema", "json_schema": schema},  # type: ignore[arg-type]
+                max_tokens=60,
+                temperature=0,
+            )
+        assert json.loads(answer.choices[0].message.content or "").keys() == {"now"}
+
+    def test_logprobs_are_the_engines(self, service: Service) -> None:
+        def ask(url: str) -> Any:
+            with service.openai_client(url) as client:
+                return client.chat.completions.create(
+                    model=service.model,
+                    messages=[USER],  # type: ignore[list-item]
+                    logprobs=True,
+                    top_logprobs=2,
+                    max_tokens=4,
+                    temperature=0,
+                )
+
+        through, direct = both(service, ask)
+        assert through.choices == direct.choices
+
+    def test_a_response_calls_a_function(self, service: Service) -> None:
+        with service.openai_client() as client:
+            answer = client.responses.create(
+                model=service.model,
+                input="Call the tool.",
+                tools=[  # type: ignore[list-item]
+                    {"type": "function", "name": "stop", "parameters": PARAMETERS, "strict": True}
+                ],
+                tool_choice="required",
+                max_output_tokens=60,
+                temperature=0,
+            )
+        calls = [item for item in answer.output if item.type == "function_call"]
+        assert json.loads(calls[0].arguments).keys() == {"now"}
+
+    def test_a_background_response_is_fetched_and_stopped(self, service: Service) -> None:
+        with service.openai_client() as client:
+            begun = client.responses.create(
+                model=service.model,
+                input="Go on and on.",
+                background=True,
+                max_output_tokens=4000,
+                extra_body={"ignore_eos": True},
+            )
+            assert client.responses.retrieve(begun.id).id == begun.id
+            assert client.responses.cancel(begun.id).status == "cancelled"
+
+
+class TestAnthropic(AnthropicContract):
+    def test_a_tool_is_used(self, service: Service) -> None:
+        with service.anthropic_client() as client:
+            answer = client.messages.create(
+                model=service.model,
+                max_tokens=60,
+                messages=[USER],  # type: ignore[list-item]
+                tools=[{"name": "stop", "input_schema": PARAMETERS}],  # type: ignore[list-item]
+                tool_choice={"type": "any"},
+                extra_body={"temperature": 0},
+            )
+        used = [block for block in answer.content if block.type == "tool_use"]
+        assert used[0].input.keys() == {"now"}  # type: ignore[attr-defined]
+        assert answer.stop_reason == "tool_use"
+
+
+class TestCurl(CurlContract):
+    pass
