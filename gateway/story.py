@@ -13,6 +13,7 @@ from tokenizer_pool.types import TokenizedPrompt
 
 _REJECTED = {
     Reason.QUEUE_FULL: Outcome.SHED,
+    Reason.TENANT_QUEUE_FULL: Outcome.SHED,
     Reason.EXPIRED: Outcome.EXPIRED,
     Reason.UNKNOWN_MODEL: Outcome.INVALID,
 }
@@ -42,6 +43,8 @@ class Story:
     prompt_tokens: int = 0
     stream: bool = False
     attempts: int = 0
+    tenant: str = ""
+    api_key: str = ""
     trace: Trace | None = None
     status: int = 0
     outcome: Outcome = Outcome.COMPLETED
@@ -114,6 +117,8 @@ class Story:
             ttft,
             now - self.arrived,
             self.error,
+            self.tenant,
+            self.api_key,
         )
 
 
