@@ -169,18 +169,18 @@ class Metrics:
 
     async def render(self) -> bytes:
         """All metrics as Prometheus reads them, made in steps: a scrape must not stop streams."""
-        text: list[str] = []
+        text: list[bytes] = []
         for series in self._series.values():
-            text.append(series.head())
+            text.append(series.head().encode())
             for number, line in enumerate(series.lines(), start=1):
-                text.append(line)
+                text.append(line.encode())
                 if number % ROWS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
         for family in self.registry.collect():
-            text.append(generate_latest(_Single(family)).decode())
+            text.append(generate_latest(_Single(family)))
             await asyncio.sleep(0)
-        return "".join(text).encode()
+        return b"".join(text)
 
 
 class _Single(CollectorRegistry):
