@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
@@ -143,10 +143,12 @@ def measure_sweep(
     """One run after the other, from the lowest rate to the highest; Ctrl-C ends the sweep."""
     console = Console()
     documents = {}
-    for rate in sorted(steps):
+    for number, rate in enumerate(sorted(steps)):
         console.print(f"{len(steps[rate])} requests to {settings.url} at {rate:g} a second")
-        outcome = send(settings, steps[rate])
-        documents[rate] = of_run(settings, outcome, objective)
+        # Texts of another seed: no step finds its prompts in the prefix cache.
+        step = replace(settings, seed=settings.seed + number)
+        outcome = send(step, steps[rate])
+        documents[rate] = of_run(step, outcome, objective)
         if outcome.interrupted:
             break
     document = of_sweep(documents)

@@ -108,11 +108,11 @@ def _show_generator(console: Console, generator: dict[str, Any]) -> None:
 
 
 def show_sweep(console: Console, steps: Sequence[dict[str, Any]]) -> None:
-    """One row for each rate."""
-    table = Table(title="latency against load, milliseconds", box=SIMPLE)
-    columns = ("rate/s", "answered/s", "good/s", "errors", "TTFT p50", "p99", "E2E p50", "p99")
-    for column in (*columns, "generator"):
-        table.add_column(column, justify="right")
+    """One row for each rate; `late` is the generator's own lateness, p99."""
+    table = Table(title="latency against load, milliseconds", box=SIMPLE, pad_edge=False)
+    columns = ("rate/s", "done/s", "good/s", "errors", "TTFT p50", "p99", "E2E p50", "p99", "late")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     for step in steps:
         numbers = step["all"]
         latencies = [
@@ -126,6 +126,10 @@ def show_sweep(console: Console, steps: Sequence[dict[str, Any]]) -> None:
             f"{numbers['goodput_per_s']:.1f}",
             str(sum(numbers["errors"].values())),
             *latencies,
-            step["generator"]["verdict"],
+            f"{step['generator']['lateness_ms'].get('p99', 0.0):.1f}",
         )
     console.print(table)
+    if late := [f"{step['rate']:g}" for step in steps if step["generator"]["bottleneck"]]:
+        console.print(
+            f"[bold red]the generator was part of what was measured at[/] {', '.join(late)}"
+        )

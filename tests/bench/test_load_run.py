@@ -267,6 +267,8 @@ async def test_a_sweep_writes_a_step_for_each_rate_and_its_pictures(fake: Fake, 
     schema("load").validate(document)
     assert [step["rate"] for step in document["detail"]["steps"]] == [20.0, 40.0]
     assert document["summary"]["rate_40_ttft_ms_p99"] > 0
+    # The first block of the template and the question for its length: no prompt is shared.
+    assert fake.server.app.engine.cached_tokens <= 16 * 18
     assert (tmp_path / "latency-against-load.png").stat().st_size > 10_000
 
 
