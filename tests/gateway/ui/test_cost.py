@@ -17,8 +17,8 @@ from tests.gateway.report.days import record
 
 LONGEST = 0.002
 MODELS = 100
-"""Far more than a gateway serves. With the most rows that there may be (MAX_ROWS of each metric, 6 MB
-of text) putting the finished text together takes 1 to 5 ms."""
+"""Far more than a gateway serves. With the most rows that there may be (MAX_ROWS of each metric,
+6 MB of text) putting the finished text together takes 1 to 5 ms."""
 
 
 def full(metrics: Metrics) -> None:
