@@ -24,6 +24,8 @@ NO_ALIASES: Final[Mapping[str, str]] = {}
 # orjson reads integers beyond 64 bits as floats and prints those with an exponent.
 _EXPONENT: Final = b"e+"
 _COMPLETION_MAX_TOKENS: Final = 16
+# No context is longer; a number without a bound would not fit the worker's reply.
+MOST_TOKENS: Final = 2**31 - 1
 
 
 def _dump(value: Any) -> bytes:
@@ -181,7 +183,7 @@ def _count(document: Document, name: str) -> int | None:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidRequest(f"{name} must be a whole number of tokens", param=name)
-    return value
+    return min(value, MOST_TOKENS)
 
 
 def max_tokens(document: Document, kind: Kind) -> int | None:

@@ -15,7 +15,7 @@ from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.media import Media, media_in
 from tokenizer_pool.messages import estimate
 from tokenizer_pool.model import Model
-from tokenizer_pool.requests import NO_ALIASES, Document
+from tokenizer_pool.requests import MOST_TOKENS, NO_ALIASES, Document
 from tokenizer_pool.types import Kind, TokenizedPrompt, Wanted
 
 _BYTES_PER_TOKEN: Final = 4
@@ -208,7 +208,7 @@ def _is_conversation(given: Any) -> bool:
 
 
 def _whole(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return min(value, MOST_TOKENS) if type(value) is int and value >= 0 else None
 
 
 def _name(value: Any) -> str | None:

@@ -293,6 +293,15 @@ def test_a_huge_number_stays_as_it_is(model: Model) -> None:
     assert b"123456789012345678901234567890" in shapes.prepare(model, Kind.RESPONSES, document).text
 
 
+async def test_a_limit_beyond_all_numbers_is_as_good_as_none(make_pool: MakePool) -> None:
+    far = await make_pool(inline_max_bytes=0)
+    for kind, limit in ((Kind.CHAT, "max_tokens"), (Kind.MESSAGES, "max_tokens")):
+        body = orjson.dumps({"model": "m", "messages": [USER]})[:-1]
+        prompt = await far.prepare(kind, b'%b,"%b":%d}' % (body, limit.encode(), 10**40))
+        assert prompt.max_tokens == 2**31 - 1
+        assert b"1%b" % (b"0" * 40) in prompt.text
+
+
 async def test_an_alias_travels_under_the_models_own_name(make_pool: MakePool) -> None:
     near, far = await make_pool(), await make_pool(inline_max_bytes=0)
     body = json.dumps({"model": "gpt", "messages": [USER], "seed": 10**30}).encode()
