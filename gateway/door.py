@@ -12,6 +12,7 @@ from gateway.canary.canaries import Canaries
 from gateway.canary.trial import Trial
 from gateway.driver import Driver
 from gateway.gate import Answer, Report
+from gateway.tenancy.allowance import Mirror
 from gateway.tenancy.limits import Limits
 from scheduler.events import Abandoned, Dispatch, Failed, Finished, FirstToken, Progress, Reject
 from scheduler.model import Ticket
@@ -45,6 +46,8 @@ class Door:
         def answered(said: Answer) -> None:
             if isinstance(said, Dispatch):
                 visit.dispatched(said)
+                if avoid := visit.mirrored(ticket, said.backend):
+                    answer(Mirror(ticket.id, avoid))
             elif isinstance(said, Reject):
                 self._visits.pop(ticket.id, None)
                 visit.end(said)
@@ -77,6 +80,9 @@ class _Visit:
         if self._trial is not None:
             now = monotonic()
             self._trial.dispatched(self._ticket_id, dispatch.backend, dispatch.service_class, now)
+
+    def mirrored(self, ticket: Ticket, backend: str) -> frozenset[str]:
+        return frozenset() if self._trial is None else self._trial.mirrored(ticket, backend)
 
     def heard(self, event: Report) -> bool:
         """What a request says of itself; True when it is over."""

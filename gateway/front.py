@@ -87,6 +87,7 @@ class Front:
             counted=metrics.prompts_counted.inc,
             comment_interval=config.http.comment_interval,
             expose_timings=config.expose_timings,
+            spawn=tasks.spawn,
             name=around.name,
         )
         handlers = Handlers(parts)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.errors import ClientError, EngineBusy, Rejected
-from gateway.tenancy.allowance import Allowance, Refused
+from gateway.tenancy.allowance import Allowance, Mirror, Refused
 from scheduler.events import (
     Abandoned,
     Cancel,
@@ -22,7 +22,7 @@ from scheduler.events import (
 )
 from scheduler.model import Ticket
 
-Answer = Dispatch | Reject | Cancel | Refused | Allowance
+Answer = Dispatch | Reject | Cancel | Refused | Allowance | Mirror
 Report = FirstToken | Progress | Finished | Failed | Abandoned
 
 
@@ -30,7 +30,7 @@ class Admitter(Protocol):
     """The scheduler as the request path sees it.
 
     `answer` is called with one Dispatch, Reject or Refused, perhaps before `submit` returns; with
-    an Allowance before that where the tenant has one; and with Cancel at any time after a
+    an Allowance or a Mirror before that where there is one; and with Cancel at any time after a
     Dispatch; never again once the ticket was reported ended.
     """
 
@@ -52,15 +52,15 @@ class Permit:
         "_released",
         "allowance",
         "backend",
+        "mirror",
         "service_class",
         "ticket_id",
     )
 
-    def __init__(
-        self, brain: Admitter, dispatch: Dispatch, allowance: Allowance | None = None
-    ) -> None:
+    def __init__(self, brain: Admitter, dispatch: Dispatch) -> None:
         self._brain = brain
-        self.allowance = allowance
+        self.allowance: Allowance | None = None
+        self.mirror: Mirror | None = None
         self._failed = self._released = False
         self.ticket_id = dispatch.ticket_id
         self.backend = dispatch.backend
@@ -97,17 +97,20 @@ class Permit:
 class _Wait:
     """One ticket's wait; a future is made only for a ticket that is not answered at once."""
 
-    __slots__ = ("allowance", "answer", "task", "waiter")
+    __slots__ = ("allowance", "answer", "mirror", "task", "waiter")
 
     def __init__(self, task: "asyncio.Task[object] | None") -> None:
         self.task = task
         self.answer: Dispatch | Reject | Refused | None = None
         self.allowance: Allowance | None = None
+        self.mirror: Mirror | None = None
         self.waiter: asyncio.Future[None] | None = None
 
     def __call__(self, answer: Answer) -> None:
         if isinstance(answer, Allowance):
             self.allowance = answer
+        elif isinstance(answer, Mirror):
+            self.mirror = answer
         elif not isinstance(answer, Cancel):
             self.answer = answer
             if self.waiter is not None and not self.waiter.done():
@@ -141,7 +144,9 @@ class Gate:
                 raise
         answer = wait.answer
         if isinstance(answer, Dispatch):
-            return Permit(self._brain, answer, wait.allowance)
+            permit = Permit(self._brain, answer)
+            permit.allowance, permit.mirror = wait.allowance, wait.mirror
+            return permit
         assert answer is not None, "a waiter is only woken by an answer"
         if isinstance(answer, Refused):
             raise _client_error(answer)

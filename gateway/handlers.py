@@ -4,11 +4,11 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backends.client import Client
 from backends.errors import BackendError
@@ -20,6 +20,7 @@ from gateway.api.endpoints import Endpoint, Means
 from gateway.api.media import MediaCosts
 from gateway.api.preparing import Prepared, Preparing
 from gateway.api.waiting import Comments, interval_of
+from gateway.canary.mirror import mirror, ticket_for
 from gateway.directory import Directory
 from gateway.errors import (
     ClientError,
@@ -60,6 +61,9 @@ _PROMPT_FIELD = {Kind.COMPLETION: "prompt", Kind.RESPONSES: "input"}
 _NOBODY: frozenset[str] = frozenset()
 
 
+Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
+
+
 class Upstream(Protocol):
     """The clients of the backends, and who wants to know of their failures."""
 
@@ -89,6 +93,7 @@ class Parts:
     counted: Callable[[str, str], None]
     comment_interval: float | None
     expose_timings: bool
+    spawn: Spawn
     name: str
 
 
@@ -228,6 +233,8 @@ class Handlers:
         )
         with await self._parts.gate.admit(ticket, call.exchange.task) as permit:
             story.dispatched(permit, monotonic())
+            if permit.mirror is not None:
+                self._mirror(call, ticket_for(ticket, permit.mirror.avoid))
             stream = await self._open(call, permit.backend)
             story.answered(stream.status, stream.connected_at, stream.first_byte_at)
             if prompt.stream:  # a whole answer's first byte tells nothing of the prefill
@@ -248,6 +255,16 @@ class Handlers:
         if prompt.media and story.status == 200:
             text = prompt.prompt_tokens - call.prepared.guessed
             self._parts.costs.learn(prompt.model, prompt.media, text, call.relay.tail)
+
+    def _mirror(self, call: Call, ticket: Ticket) -> None:
+        """Send the request once more, for nobody."""
+        if call.endpoint.generates:
+            story = call.story
+            unread = Story(f"{story.request_id}-mirror", story.path, story.arrived, story.received)
+            opening = partial(self._open, replace(call, story=unread))
+            streams = call.prepared.prompt.stream
+            copy = mirror(self._parts.gate, ticket, opening, streams=streams)
+            self._parts.spawn(f"mirror-{ticket.id}", copy)
 
     async def _open(self, call: Call, backend: str) -> Stream:
         """The backend's answer, up to its first byte, to the body in the channel it was proved

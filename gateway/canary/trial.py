@@ -4,7 +4,7 @@ Where a session goes depends on nothing but its name and the new group's share, 
 says the same, and a session that has moved stays as long as the share only grows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from gateway.canary.config import CanaryConfig
@@ -60,6 +60,13 @@ class Trial:
         if {*self.spec.old, *self.spec.new} <= {*ticket.avoid, *others}:
             return frozenset()
         return frozenset(others)
+
+    def mirrored(self, ticket: Ticket, backend: str) -> frozenset[str]:
+        """The backends that a copy of a ticket at this backend should not go to; empty: no copy."""
+        if self.is_over or backend not in self.spec.old or ticket.avoid:
+            return frozenset()
+        drawn = place_of(replace(ticket, session="", id=f"{ticket.id}|copy")) < self.spec.shadow
+        return frozenset(self.spec.old) if drawn else frozenset()
 
     def group_of(self, backend: str) -> str | None:
         if backend in self.spec.new:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from gateway.directory import Row
 from gateway.gate import Answer, Report
-from gateway.tenancy.allowance import Allowance, Refused
+from gateway.tenancy.allowance import Allowance, Mirror, Refused
 from gateway.tenancy.config import KeyConfig
 from scheduler.events import (
     Abandoned,
@@ -85,6 +85,8 @@ def answer_to_wire(answer: Answer) -> list[Any]:
             return ["answer", "cancel", answer.ticket_id]
         case Allowance():
             return ["answer", "allowance", answer.ticket_id, _ALLOWANCE.dump_python(answer)]
+        case Mirror():
+            return ["answer", "mirror", answer.ticket_id, list(answer.avoid)]
         case Refused():
             return ["answer", "refused", answer.ticket_id, _REFUSED.dump_python(answer)]
 
@@ -99,6 +101,8 @@ def answer_from_wire(values: Sequence[Any]) -> Answer:
         return Reject(ticket_id, Reason(reason), retry_after, service_class, cause="")
     if kind == "allowance":
         return _ALLOWANCE.validate_python(*rest)
+    if kind == "mirror":
+        return Mirror(ticket_id, frozenset(*rest))
     if kind == "refused":
         return _REFUSED.validate_python(*rest)
     return Cancel(ticket_id, cause="")

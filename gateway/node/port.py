@@ -15,7 +15,7 @@ from gateway.node.messages import (
     report_from_wire,
     ticket_from_wire,
 )
-from gateway.tenancy.allowance import Allowance
+from gateway.tenancy.allowance import Allowance, Mirror
 from scheduler.events import Abandoned, Cancel, Dispatch, Failed, Finished
 
 _ENDS = (Finished, Failed, Abandoned)
@@ -59,7 +59,7 @@ class Port:
         self._brain.door.submit(ticket, self._answer)
 
     def _answer(self, answer: Answer) -> None:
-        if not isinstance(answer, Dispatch | Cancel | Allowance):
+        if not isinstance(answer, Dispatch | Cancel | Allowance | Mirror):
             self._tickets.discard(answer.ticket_id)
         self._send(*answer_to_wire(answer))
 

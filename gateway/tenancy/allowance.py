@@ -30,6 +30,15 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class Mirror:
+    """The request is to be sent once more, to backends other than those `avoid`ed, and that answer
+    is nobody's."""
+
+    ticket_id: str
+    avoid: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The ticket is over its tenant's limits, or not allowed at all. `retry_after` is in seconds;
     None: trying again is of no use."""
