@@ -274,21 +274,25 @@ def test_a_stream_is_the_engines_byte_for_byte(service: Service) -> None:
     assert texts[0] == texts[1]
 
 
-def test_hints_for_a_retry_are_what_the_official_clients_obey(
-    start_engine: StartEngine, start_gateway: StartGateway
-) -> None:
-    engine = start_engine("--step-ms", "20")
+@pytest.fixture(scope="module")
+def full(start_engine: StartEngine, start_gateway: StartGateway) -> str:
+    """One request at a time, and none may wait."""
     classes = {"short": {"max_prompt_tokens": 1024, "queue_limit": 0}, "long": {"queue_limit": 0}}
-    url = start_gateway(backends={"engine-0": {"url": engine, "limit": 1}}, classes=classes).url
+    backends = {"engine-0": {"url": start_engine("--step-ms", "20"), "limit": 1}}
+    return start_gateway(backends=backends, classes=classes).url
+
+
+def test_hints_for_a_retry_are_what_the_official_clients_obey(full: str) -> None:
+    url = full
     endless = {"model": MODEL, "messages": [USER], "max_tokens": 600, "stream": True}
     with httpx.stream("POST", url + CHAT, json=endless | {"ignore_eos": True}) as stream:
         pieces = stream.iter_raw()
         next(pieces)
         with openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
-            with pytest.raises(openai.RateLimitError) as full:
+            with pytest.raises(openai.RateLimitError) as refused:
                 client.chat.completions.create(model=MODEL, messages=[USER])  # type: ignore[list-item]
-            assert full.value.code == "queue_full"
-            assert float(full.value.response.headers["retry-after-ms"]) > 0
+            assert refused.value.code == "queue_full"
+            assert float(refused.value.response.headers["retry-after-ms"]) > 0
         with anthropic.Anthropic(base_url=url, api_key="any", max_retries=0) as other:
             with pytest.raises(anthropic.RateLimitError) as limited:
                 other.messages.create(model=MODEL, max_tokens=1, messages=[USER])  # type: ignore[list-item]
@@ -296,12 +300,8 @@ def test_hints_for_a_retry_are_what_the_official_clients_obey(
             assert int(limited.value.response.headers["retry-after"]) >= 1
 
 
-def test_a_client_that_retries_gets_its_answer_when_there_is_room(
-    start_engine: StartEngine, start_gateway: StartGateway
-) -> None:
-    engine = start_engine("--step-ms", "20")
-    classes = {"short": {"max_prompt_tokens": 1024, "queue_limit": 0}, "long": {"queue_limit": 0}}
-    url = start_gateway(backends={"engine-0": {"url": engine, "limit": 1}}, classes=classes).url
+def test_a_client_that_retries_gets_its_answer_when_there_is_room(full: str) -> None:
+    url = full
     body = {"model": MODEL, "messages": [USER], "max_tokens": 40, "ignore_eos": True}
     with (
         httpx.stream("POST", url + CHAT, json=body | {"stream": True}) as stream,

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from gateway.api.media import FIRST_GUESS, MediaCosts
 from gateway.api.router import Router
 from gateway.api.schemas import BODIES
 from gateway.directory import Directory, Row
+from gateway.errors import ClientError, render_error, render_sse_error
 from gateway.http_types import Request
+from gateway.request_ids import RequestIds
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.shapes import SHAPES
 from tokenizer_pool.types import Kind
@@ -236,3 +239,57 @@ def test_who_asks_for_comments_gets_them(
     headers = {} if asked is None else {waiting.HEADER: asked}
     request = Request("POST", "/", headers, b"", 0.0, 0.0)
     assert waiting.interval_of(request, default) == interval
+
+
+def test_the_page_for_people_names_every_endpoint() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for endpoint in ENDPOINTS:
+        assert f"`{endpoint.path.replace('{response_id}', '{id}')}`" in page, endpoint.path
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ClientError(400, "m"), "invalid_request_error"),
+        (ClientError(404, "m"), "not_found_error"),
+        (ClientError(413, "m"), "request_too_large"),
+        (ClientError(429, "m", retry_after=2.0), "rate_limit_error"),
+        (ClientError(500, "m"), "api_error"),
+        (ClientError(503, "m", retry_after=2.0), "overloaded_error"),
+    ],
+)
+def test_anthropics_clients_get_anthropics_errors(error: ClientError, kind: str) -> None:
+    status, headers, body = render_error(error, anthropic=True)
+    assert json.loads(body) == {"type": "error", "error": {"type": kind, "message": "m"}}
+    assert status == error.status
+    assert (b"retry-after-ms", b"2000") in headers or error.retry_after is None
+    event = render_sse_error(error, anthropic=True)
+    assert event == b"event: error\ndata: " + body + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "pointless"),
+    [
+        ("internal_error", True),
+        ("tokenizer_failed", True),
+        ("backend_total", True),
+        ("backend_stream", False),
+        ("tokenizer_queue_full", False),
+    ],
+)
+def test_clients_are_told_when_a_retry_is_pointless(code: str, pointless: bool) -> None:
+    _, headers, _ = render_error(ClientError(504, "m", code=code))
+    assert ((b"x-should-retry", b"false") in headers) is pointless
+
+
+def test_a_client_keeps_its_id_if_it_is_fit_to_be_one() -> None:
+    ids = RequestIds()
+
+    def of(given: bytes | None) -> str:
+        headers = {} if given is None else {b"x-request-id": given}
+        return ids.of(Request("GET", "/", headers, b"", 0.0, 0.0))
+
+    assert of(b"mine-1") == "mine-1"
+    made = {of(None), of(b""), of(b"two words"), of(b"x" * 129), of(b"\xe9")}
+    assert len(made) == 5
+    assert all(len(one) == 32 for one in made)
