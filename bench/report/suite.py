@@ -50,6 +50,7 @@ SUITE = (
     Step("warm", "warm", quick=("--simulated", "--rounds", "1"), real=True),
     Step("idle", "idle", quick=("--idles", "1", "--rounds", "1")),
     Step("chaos", "chaos", quick=("--requests", "100", "--concurrency", "8")),
+    Step("soak", "soak", quick=None),
     Step("ttft", "ttft", ("--real",), quick=None, real=True),
     Step("calibrate", "calibrate", ("--real",), quick=None, real=True),
 )  # fmt: skip
