@@ -74,7 +74,8 @@ SCENARIOS = {
         _head_of_line(0.35),
     ),
     "hol-70": Scenario(
-        "90% prompts of 100 tokens, 10% of 8,000, engines 70% loaded", "serial", 0.1, _head_of_line(0.70)
+        "90% prompts of 100 tokens, 10% of 8,000, engines 70% loaded", "serial", 0.1,
+        _head_of_line(0.70),
     ),
     "burst": Scenario(
         f"{_WAVE} prompts of 3,000 to 16,000 tokens in {_WAVE_SECONDS:g} s, into 8 short ones a "
