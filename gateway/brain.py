@@ -157,6 +157,7 @@ class Brain:
     def _status_changed(self, status: BackendStatus) -> None:
         log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
         self._news.backend(status)
+        self.steering.status_changed(status)
         self.catalogue.status_changed(status)
 
     def _load_seen(self, load: Load) -> None:

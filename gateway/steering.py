@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from math import ceil
 
 from backends.fleet import Fleet
+from backends.types import BackendStatus
 from gateway.canary.canaries import Canaries
 from gateway.catalogue import Catalogue
-from gateway.config import Config
+from gateway.config import BackendConfig, Config
 from gateway.control import Control
 from gateway.control.snapshot import Snapshot
 from gateway.door import Door
@@ -108,7 +109,7 @@ class Steering:
     def _apply(self) -> None:
         """Bring the settings of this hour to every part."""
         config = self._hour = self._now()
-        capacities = {BACKEND + name: spec.limit for name, spec in config.backends.items()}
+        capacities = {BACKEND + name: spec.limit for name, spec in self._backends().items()}
         self.sharing.configure(capacities | slots_of(config), quotas_of(config))
         self.limits.configure(config)
         self.canaries.configure(config.canaries)
@@ -138,11 +139,32 @@ class Steering:
 
     # shares
 
+    def status_changed(self, status: BackendStatus) -> None:
+        """A backend that discovery has found is shared like the others; one that is gone is not."""
+        known = BACKEND + status.spec.name in self.sharing.leases
+        if not known and status.spec.name not in self._hour.backends:
+            self._apply()
+
+    def _backends(self) -> dict[str, BackendConfig]:
+        """The configured backends, and those that discovery has found."""
+        found = {
+            spec.name: BackendConfig(
+                url=spec.url,
+                classes=tuple(sorted(spec.classes)),
+                limit=spec.limit,
+                weight=spec.weight,
+            )
+            for spec in (status.spec for status in self._parts.fleet.statuses())
+            if spec.name not in self._hour.backends
+        }
+        return found | dict(self._hour.backends)
+
     def _shared(self) -> Config:
         """The settings with this gateway's shares in place of whole limits."""
         backends = {}
-        for name, backend in self._hour.backends.items():
-            share = self.sharing.leases[BACKEND + name].may_use
+        for name, backend in self._backends().items():
+            lease = self.sharing.leases.get(BACKEND + name)
+            share = backend.limit if lease is None else lease.may_use
             changes = {"limit": share} if share else {"limit": 1, "weight": 0.0}
             backends[name] = backend.model_copy(update=changes)
         return self._hour.model_copy(update={"backends": backends})
@@ -156,12 +178,13 @@ class Steering:
         """What this gateway has in flight, and what it would have if it might: its queue, spread
         over the backends that it waits for."""
         snapshot = self._parts.driver.snapshot()
-        waiting = dict.fromkeys(self._hour.backends, 0)
+        backends = self._backends()
+        waiting = dict.fromkeys(backends, 0)
         for pool in snapshot.pools:
             if pool.queued:
                 serving = [
                     name
-                    for name, backend in self._hour.backends.items()
+                    for name, backend in backends.items()
                     if not backend.classes or pool.service_class in backend.classes
                 ]
                 for name in serving:

@@ -20,6 +20,7 @@ Work = Coroutine[Any, Any, dict[str, Any]]
 
 FAST = ("--prefill-us", "20")
 UNCACHED = ("--no-enable-prefix-caching",)
+SLOW_STEPS = ("--step-ms", "20")
 LIMIT = 8
 SETTINGS: dict[str, Any] = {
     "backends": {
@@ -86,12 +87,16 @@ async def _quota(quick: bool) -> dict[str, Any]:
     )
 
 
-async def _slots(quick: bool) -> dict[str, Any]:
-    settings = {"backends": {"only": {"limit": LIMIT}}, "warm": {"requests": 2}}
-    slow = ("--step-ms", "20")
-    return await _on(
-        Setup({"only": slow}, settings), lambda f: slots(f, "only", LIMIT, 4.0 if quick else 10.0)
+def slots_setup(limit: int, engine: Sequence[str]) -> Setup:
+    """One backend with a limit."""
+    return Setup(
+        {"only": engine}, {"backends": {"only": {"limit": limit}}, "warm": {"requests": 2}}
     )
+
+
+async def _slots(quick: bool) -> dict[str, Any]:
+    setup, seconds = slots_setup(LIMIT, SLOW_STEPS), 4.5 if quick else 10.0
+    return await _on(setup, lambda f: slots(f, "only", LIMIT, seconds))
 
 
 async def _canary(quick: bool) -> dict[str, Any]:

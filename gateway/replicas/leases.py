@@ -55,9 +55,12 @@ class Lease:
         self.asked_at = now
         return Ask(self.capacity, self.may_use, self.used, min(self.demand, self.capacity))
 
-    def answered(self, grant: int, replicas: int) -> bool:
-        """Redis has decided; says whether the limit is another one now."""
-        before, self.replicas, self.limit = self.may_use, max(1, replicas), grant
+    def answered(self, grant: int, replicas: int, *, young: bool = False) -> bool:
+        """Redis has decided; says whether the limit is another one now. A `young` Redis does not
+        know all yet: it has nothing to give to who has nothing."""
+        before, self.replicas = self.may_use, max(1, replicas)
+        if not (young and self.limit is None):
+            self.limit = grant
         return self.may_use != before
 
     def alone(self, expected: int) -> bool:

@@ -78,7 +78,7 @@ for i, key in ipairs(KEYS) do
   local holds = math.max(limit, used, grant)
   redis.call('HSET', key, me, string.format('%%d %%d %%d', holds, demand, now + ttl))
   redis.call('PEXPIRE', key, ttl * 2)
-  answers[i] = {grant, #all}
+  answers[i] = {grant, #all, young and 1 or 0}
 end
 return answers
 """

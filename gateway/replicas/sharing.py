@@ -160,8 +160,8 @@ class Sharing:
         answers = await redis.register_script(LEASE)(keys=keys, args=args)
         return {
             name
-            for (name, lease), (grant, replicas) in zip(leases, answers, strict=True)
-            if lease.answered(int(grant), int(replicas))
+            for (name, lease), (grant, replicas, young) in zip(leases, answers, strict=True)
+            if lease.answered(grant, replicas, young=bool(young))
         }
 
     async def _renew_accounts(

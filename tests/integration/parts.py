@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -119,6 +120,8 @@ async def running_gateway(
         "tokenizer": {"cache_dir": cache_dir},
         "warm": {"requests": 2},
         "expose_timings": True,
+        # Another test may have had a Redis at the same port.
+        "settings_snapshot": cache_dir / f"settings-{uuid.uuid4().hex}.json",
     }
     app = App(Config.model_validate(own | settings))
     try:

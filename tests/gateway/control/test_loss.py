@@ -156,7 +156,7 @@ async def test_a_redis_that_is_too_slow_is_a_lost_one(redis: Redis) -> None:
         redis.hset("forebay:class:short", "limit", "5")
         good = await following.next()
         slow = Redis(port=redis.connection_pool.connection_kwargs["port"])
-        sleeping = asyncio.to_thread(slow.execute_command, "DEBUG", "SLEEP", REPLY_TIMEOUT * 2.5)
+        sleeping = asyncio.to_thread(slow.execute_command, "DEBUG", "SLEEP", REPLY_TIMEOUT * 5)
         task = following.tasks.spawn("sleeping", sleeping)
         await following.until(lambda: following.control.up is False)
         assert following.control.effective is good
