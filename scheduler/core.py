@@ -147,12 +147,9 @@ class Scheduler:
     def _next_due(self) -> float:
         books, at = self._books, inf
         if books.waiting:
-            at = self._dispatcher.retry_at
-            if (first := books.expiry.first()) is not None:
-                at = min(at, first[0])
+            at = min(self._dispatcher.retry_at, books.expiry.least())
         for limit in books.recovering.values():
-            if limit.next_step is not None:
-                at = min(at, limit.next_step)
+            at = min(at, limit.next_step or inf)
         return at
 
     # --- tickets ----------------------------------------------------------------------------

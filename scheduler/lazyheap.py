@@ -5,6 +5,7 @@ the dropped ones outnumber the live ones, so memory and cost stay proportional t
 """
 
 from heapq import heapify, heappop, heappush
+from math import inf
 
 _SWEEP_FLOOR = 64
 
@@ -55,6 +56,11 @@ class LazyHeap:
                 return key, item
             heappop(heap)
         return None
+
+    def least(self) -> float:
+        """The smallest key; infinite when empty."""
+        first = self.first()
+        return inf if first is None else first[0]
 
     def _sweep(self) -> None:
         live = self._live

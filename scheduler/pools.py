@@ -81,7 +81,7 @@ class Pool:
 class Pools:
     """All classes of one setting, smallest first."""
 
-    __slots__ = ("_burst", "_by_name", "_reserve", "_spill_reserve", "ordered")
+    __slots__ = ("_bounded", "_burst", "_by_name", "_reserve", "_spill_reserve", "ordered")
 
     def __init__(self, settings: Settings, before: "Pools | None" = None) -> None:
         """Make a pool per class; classes that were there `before` keep their adaptive limit."""
@@ -97,6 +97,7 @@ class Pools:
             pool = Pool(spec, ClassQueue(weights), limit, lead, smallest=index == 0)
             self._by_name[spec.name] = pool
         self.ordered = tuple(self._by_name.values())
+        self._bounded = [(_bound(pool.spec), pool) for pool in self.ordered[:-1]]
 
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.ordered)
@@ -110,11 +111,10 @@ class Pools:
 
     def of(self, tokens: int) -> Pool:
         """The smallest class that takes a prompt of `tokens`."""
-        for pool in self.ordered:
-            bound = pool.spec.max_prompt_tokens
-            if bound is None or tokens <= bound:
-                break
-        return pool
+        for bound, pool in self._bounded:
+            if tokens <= bound:
+                return pool
+        return self.ordered[-1]
 
     def count(self, flight: Flight, step: int) -> None:
         """Count a flight in (1) or out (-1); its class may be gone since."""
@@ -165,13 +165,8 @@ class Pools:
         return (name for name in member.backend.classes if name in self._by_name)
 
     def has_slot(self, member: Member, pool: Pool) -> bool:
-        """Whether the backend's own limits let one more ticket of the class in."""
-        in_flight = len(member.flights)
-        if in_flight >= member.limit.effective:
-            return False
-        if pool.smallest:
-            return True
-        larger = in_flight - member.by_class.get(self.smallest.name, 0)
+        """Whether one of a backend's free slots is open to a class that is not the smallest."""
+        larger = len(member.flights) - member.by_class.get(self.smallest.name, 0)
         return larger < min(self.slots(member, pool), member.limit.effective)
 
 

@@ -221,6 +221,15 @@ def test_retry_after_is_capped() -> None:
     assert reject.retry_after == 120.0
 
 
+def test_where_nothing_has_been_served_and_nothing_is_ready_retry_after_is_a_probe_away() -> None:
+    settings = Settings(classes=(ClassSpec("all", queue_limit=1),))
+    play = Playbook(settings, backend("b", BackendState.WARMING))
+    play.arrive(0.0, "q1")
+    assert play(0.0, Arrived(ticket("q2"))) == [
+        Reject("q2", Reason.QUEUE_FULL, 5.0, "all", "arrived:q2")
+    ]
+
+
 def test_without_any_backend_the_answer_comes_at_once() -> None:
     play = Playbook(ONE_CLASS)
     assert play.arrive(0.0, "t") == f"rejected: {Reason.NO_BACKEND}"

@@ -53,7 +53,11 @@ MUTANTS = {
         "",
     ),
     "a deadline is late": ("lazyheap.py", "first[0] <= key", "first[0] < key"),
-    "nobody is woken for a deadline": ("core.py", "at = min(at, first[0])", "pass"),
+    "nobody is woken for a deadline": (
+        "core.py",
+        "min(self._dispatcher.retry_at, books.expiry.least())",
+        "self._dispatcher.retry_at",
+    ),
     "an early wake-up is not asked for": ("core.py", "wakeup < announced", "False"),
     "an expired ticket keeps its deadline": (
         "books.py",
@@ -76,7 +80,7 @@ MUTANTS = {
     ),
     "a removed backend is kept": ("fleet.py", "if member.removed and not", "if False and not"),
     "a limit does not recover": ("burst.py", "self._share = min(1.0,", "min(1.0,"),
-    "a wrong class": ("pools.py", "or tokens <= bound", "or tokens < bound"),
+    "a wrong class": ("pools.py", "if tokens <= bound", "if tokens < bound"),
     "a tenant's count is never given back": ("queues.py", "        own.remove(ticket)\n", ""),
     "a blocked class sleeps on": (
         "books.py",

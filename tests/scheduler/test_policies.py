@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.burst import BurstWindow
 from scheduler.estimate import Meter, PrefillCost
 from scheduler.events import (
     Abandoned,
@@ -67,6 +68,12 @@ def test_the_next_is_sent_a_decode_step_before_the_last_is_through() -> None:
     assert play.arrive(3.0, "l1", 8000) == "a"
     play.arrive(3.0, "l2", 8000)
     assert play.s.next_wakeup() == pytest.approx(3.8 - 0.1, abs=0.01)
+
+
+def test_a_long_prompt_follows_one_nearly_over_rather_than_take_the_last_open_backend() -> None:
+    play = Playbook(replace(_QUIET, hold=HoldSpec(tolerance=0.001)), backend("a"), backend("b"))
+    assert play.arrive(0.0, "l1", 3000) == "a"
+    assert play.arrive(0.29, "l2", 8000) == "a"
 
 
 def test_it_goes_at_once_when_the_first_ends_early() -> None:
@@ -232,6 +239,14 @@ def test_bursts_are_counted_by_prompts_and_by_tokens() -> None:
         play.arrive(1.0, "l1", 3000)
         play.arrive(1.1, "l2", 3000)
         assert play(1.2, Arrived(ticket("l3", 3000))) == [Decided("long", why, 6, 3, "arrived:l3")]
+
+
+def test_what_a_burst_remembers_is_bounded() -> None:
+    window, spec = BurstWindow(), BurstSpec(in_flight=None, tokens=10_000)
+    for _ in range(5000):
+        window.triggers(spec, 3000, 0.0, 0.0)
+    why = window.triggers(spec, 3000, 0.0, 0.5)
+    assert why == f"burst: {4096 * 3000} tokens of long prompts in 1 s"
 
 
 def test_a_burst_may_halve_every_pool() -> None:
@@ -535,6 +550,16 @@ def test_a_prefix_is_forgotten_when_its_engine_has_stored_a_caches_worth_since()
     for n in range(3):
         send(7.0 + n, f"last{n}", prefix=(3000 + n,), avoid=frozenset({"a"}))
     assert send(11.0, "t3", prefix=prefix) == "a"
+
+
+def test_without_blocks_no_prefix_is_remembered() -> None:
+    settings = replace(ONE_CLASS, affinity=AffinitySpec(block_tokens=100, blocks=0))
+    play = Playbook(settings, backend("a"), backend("b"))
+    prefix = tuple(range(10))
+    assert play.arrive(0.0, "t1", 1000, prefix=prefix, avoid=frozenset({"a"})) == "b"
+    play(0.1, FirstToken("t1"))
+    play(0.1, Finished("t1"))
+    assert play.arrive(0.2, "t2", 1000, prefix=prefix) == "a"
 
 
 def test_a_restarted_backend_keeps_no_sessions() -> None:
