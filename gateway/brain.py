@@ -77,18 +77,7 @@ class Brain:
             spawn=tasks.spawn,
         )
         self._config = config
-        self.steering = Steering(
-            config,
-            tasks,
-            Steered(
-                driver=self.driver,
-                fleet=self.fleet,
-                catalogue=self.catalogue,
-                keys=surroundings.keys,
-                accepted=self._accepted,
-                rejected=self._rejected,
-            ),
-        )
+        self.steering = Steering(config, tasks, self._steered(surroundings))
         self.control, self.door = self.steering.control, self.steering.door
         self.status = Status(
             catalogue=self.catalogue,
@@ -120,6 +109,16 @@ class Brain:
                 settings_version=lambda: self.control.version,
                 tasks=lambda: len(tasks),
             )
+        )
+
+    def _steered(self, surroundings: Surroundings) -> Steered:
+        return Steered(
+            driver=self.driver,
+            fleet=self.fleet,
+            catalogue=self.catalogue,
+            keys=surroundings.keys,
+            accepted=self._accepted,
+            rejected=self._rejected,
         )
 
     async def start(self) -> None:

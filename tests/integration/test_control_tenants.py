@@ -161,3 +161,18 @@ async def test_concurrent_requests_of_a_tenant_are_bounded(
     statuses = sorted(status for status, _, _ in answers)
     assert statuses == [200, 200, 429, 429, 429, 429]
     assert (await ask(gateway, key.secret))[0] == 200
+
+
+async def test_an_open_gateway_says_so_and_peak_hours_lower_limits(
+    start_engine: StartEngine, start_gateway: StartGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    backends = {"only": {"url": (await start_engine()).url, "limit": 10}}
+    caplog.set_level("INFO", "forebay")
+    quiet = await start_gateway(backends=backends)
+    assert "no API keys" not in caplog.text
+    assert quiet.app.driver.snapshot().backends[0].limit == 10
+    loud = await start_gateway(
+        backends=backends, host="0.0.0.0", peak={"windows": "* * * * *", "limit_share": 0.8}
+    )
+    assert "no API keys are configured: whoever reaches 0.0.0.0 may use" in caplog.text
+    assert loud.app.driver.snapshot().backends[0].limit == 8
