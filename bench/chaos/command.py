@@ -17,6 +17,7 @@ from bench.idle.command import real, simulated
 from bench.idle.measure import Idle
 from bench.simulate import show
 from bench.stack import NotReady
+from bench.stopping import until_stopped
 from scripts.vllm_env.build import BuildError
 
 SOON = 1.0
@@ -48,9 +49,11 @@ def chaos(
     plan = Chaos(requests=requests, concurrency=concurrency, every=every, seed=seed)
     with tempfile.TemporaryDirectory(prefix="forebay-chaos-") as folder:
         try:
-            done = asyncio.run(measure(plan, Path(folder)))
+            done = asyncio.run(until_stopped(measure(plan, Path(folder))))
+        except asyncio.CancelledError:
+            raise SystemExit(\"chaos: stopped\") from None
         except ChildEnded as ended:
-            raise SystemExit(f"chaos: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f\"chaos: {ended}; the end of its log:\n{ended.log}") from None
         except NotReady as failed:
             raise SystemExit(f"chaos: {failed}") from None
     show(done, json)
@@ -82,9 +85,11 @@ def leave(
     with tempfile.TemporaryDirectory(prefix="forebay-leave-") as folder:
         try:
             plan = slow_engine() if without_vllm else real((), 1)
-            done = asyncio.run(measure_leaving(plan, times, Path(folder)))
+            done = asyncio.run(until_stopped(measure_leaving(plan, times, Path(folder))))
+        except asyncio.CancelledError:
+            raise SystemExit(\"leave: stopped\") from None
         except ChildEnded as ended:
-            raise SystemExit(f"leave: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f\"leave: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, NotReady) as failed:
             raise SystemExit(f"leave: {failed}") from None
     show(done, json)

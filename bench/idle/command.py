@@ -17,6 +17,7 @@ from bench.first_token import RequestFailed
 from bench.idle.measure import WAYS, Idle, measure
 from bench.simulate import show
 from bench.stack import ENGINE, READY_WITHIN, NotReady
+from bench.stopping import until_stopped
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import locate
@@ -80,9 +81,11 @@ def idle(
         try:
             plan = real(seconds, rounds) if with_vllm else simulated(seconds, rounds)
             engines = {way: replace(plan.engine, port=free_port()) for way in WAYS}
-            done = asyncio.run(measure(plan, engines, Path(folder)))
+            done = asyncio.run(until_stopped(measure(plan, engines, Path(folder))))
+        except asyncio.CancelledError:
+            raise SystemExit(\"idle: stopped\") from None
         except ChildEnded as ended:
-            raise SystemExit(f"idle: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f\"idle: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, NotReady, RequestFailed, BackendError) as failed:
             raise SystemExit(f"idle: {failed}") from None
     show(done, json)

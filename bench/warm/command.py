@@ -13,6 +13,7 @@ from bench.children import ChildEnded
 from bench.demo import MODEL
 from bench.first_token import RequestFailed
 from bench.simulate import show
+from bench.stopping import until_stopped
 from bench.warm.measure import Engine, WarmFailed, measure
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import BuildError, build
@@ -52,9 +53,11 @@ def warm(
     with tempfile.TemporaryDirectory(prefix="forebay-warm-") as folder:
         try:
             engine = simulated() if without_vllm else real()
-            done = asyncio.run(measure(engine, rounds, Path(folder)))
+            done = asyncio.run(until_stopped(measure(engine, rounds, Path(folder))))
+        except asyncio.CancelledError:
+            raise SystemExit(\"warm: stopped\") from None
         except ChildEnded as ended:
-            raise SystemExit(f"warm: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f\"warm: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, WarmFailed, RequestFailed, BackendError) as failed:
             raise SystemExit(f"warm: {failed}") from None
     show(done, json)
