@@ -51,9 +51,9 @@ def chaos(
         try:
             done = asyncio.run(until_stopped(measure(plan, Path(folder))))
         except asyncio.CancelledError:
-            raise SystemExit(\"chaos: stopped\") from None
+            raise SystemExit("chaos: stopped") from None
         except ChildEnded as ended:
-            raise SystemExit(f\"chaos: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f"chaos: {ended}; the end of its log:\n{ended.log}") from None
         except NotReady as failed:
             raise SystemExit(f"chaos: {failed}") from None
     show(done, json)
@@ -87,9 +87,9 @@ def leave(
             plan = slow_engine() if without_vllm else real((), 1)
             done = asyncio.run(until_stopped(measure_leaving(plan, times, Path(folder))))
         except asyncio.CancelledError:
-            raise SystemExit(\"leave: stopped\") from None
+            raise SystemExit("leave: stopped") from None
         except ChildEnded as ended:
-            raise SystemExit(f\"leave: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f"leave: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, NotReady) as failed:
             raise SystemExit(f"leave: {failed}") from None
     show(done, json)

@@ -83,9 +83,9 @@ def idle(
             engines = {way: replace(plan.engine, port=free_port()) for way in WAYS}
             done = asyncio.run(until_stopped(measure(plan, engines, Path(folder))))
         except asyncio.CancelledError:
-            raise SystemExit(\"idle: stopped\") from None
+            raise SystemExit("idle: stopped") from None
         except ChildEnded as ended:
-            raise SystemExit(f\"idle: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f"idle: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, NotReady, RequestFailed, BackendError) as failed:
             raise SystemExit(f"idle: {failed}") from None
     show(done, json)

@@ -55,9 +55,9 @@ def warm(
             engine = simulated() if without_vllm else real()
             done = asyncio.run(until_stopped(measure(engine, rounds, Path(folder))))
         except asyncio.CancelledError:
-            raise SystemExit(\"warm: stopped\") from None
+            raise SystemExit("warm: stopped") from None
         except ChildEnded as ended:
-            raise SystemExit(f\"warm: {ended}; the end of its log:\n{ended.log}") from None
+            raise SystemExit(f"warm: {ended}; the end of its log:\n{ended.log}") from None
         except (BuildError, WarmFailed, RequestFailed, BackendError) as failed:
             raise SystemExit(f"warm: {failed}") from None
     show(done, json)
