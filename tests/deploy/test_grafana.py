@@ -16,13 +16,8 @@ import yaml
 from bench.demo import free_port
 from gateway.metrics import TTFT_BUCKETS
 from tests.deploy.files import DEPLOY, dashboard, queries, tool
-from tests.integration.conftest import (
-    StartEngine,
-    StartGateway,
-    cache_dir,
-    start_engine,
-    start_gateway,
-)
+from tests.gateway.ui.quick import cache_dir, start_engine, start_gateway
+from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL, Gateway
 from tests.redis_server import redis_server, url_of
 

@@ -120,7 +120,7 @@ async def running(folder: Path, cache: Path) -> AsyncIterator[Stack]:
 
 
 async def until_ready(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             try:
                 async with session.get(f"{url}/ready") as answer:

@@ -11,13 +11,8 @@ from aiohttp import web
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.gateway.tracing.receiver import attributes, receiver
-from tests.integration.conftest import (
-    StartEngine,
-    StartGateway,
-    cache_dir,
-    start_engine,
-    start_gateway,
-)
+from tests.gateway.ui.quick import cache_dir, start_engine, start_gateway
+from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL
 
 __all__ = ["cache_dir", "start_engine", "start_gateway"]

@@ -1,5 +1,5 @@
 """Gateways with a live page, and engines, as the integration tests have them."""
 
-from tests.integration.conftest import cache_dir, start_engine, start_gateway
+from tests.gateway.ui.quick import cache_dir, start_engine, start_gateway
 
 __all__ = ["cache_dir", "start_engine", "start_gateway"]
