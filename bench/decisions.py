@@ -94,9 +94,8 @@ def _fleet(backends: int) -> Scheduler:
     return scheduler
 
 
-def decisions_per_second(queued: int, seconds: float, clock: Callable[[], float]) -> float:
-    """Decisions per second of CPU with `queued` tickets waiting, measured for `seconds`."""
-    house = FullHouse(queued)
+def decisions_per_second(house: FullHouse, seconds: float, clock: Callable[[], float]) -> float:
+    """Decisions per second of CPU, measured for `seconds`."""
     before, spent = house.dispatched, 0.0
     while spent < seconds:
         house.prepare(1000)
@@ -131,12 +130,13 @@ def measure(seconds: float = 0.2, rounds: int = 30) -> dict[str, float]:
 
     Short, because on a shared machine a long round always has a neighbour's work in it.
     """
-    best = dict.fromkeys((1_000, 10_000, 100_000), 0.0)
+    houses = {queued: FullHouse(queued) for queued in (1_000, 10_000, 100_000)}
+    best = dict.fromkeys(houses, 0.0)
     idle = inf
     for _ in range(rounds):
         idle = min(idle, idle_microseconds(2_000, process_time))
-        for queued in best:
-            best[queued] = max(best[queued], decisions_per_second(queued, seconds, process_time))
+        for queued, house in houses.items():
+            best[queued] = max(best[queued], decisions_per_second(house, seconds, process_time))
     return {
         "decisions_per_s_1k": round(best[1_000]),
         "decisions_per_s_10k": round(best[10_000]),
