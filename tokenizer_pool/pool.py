@@ -237,7 +237,7 @@ class TokenizerPool:
         """Media are megabytes of one JSON string: no text waits behind them."""
         if len(body) <= self._settings.inline_max_bytes:
             return self._short if self._short.started else self._long
-        if not may_have_media(body):
+        if not await may_have_media(body):
             return self._long
         async with self._changing:
             if not self._media.started:

@@ -92,7 +92,7 @@ class WorkerProcess:
     async def call(self, parts: Sequence[bytes], *, limit: float) -> list[bytes]:
         """One request and its reply; kill the worker after one of WORKER_GONE."""
         async with asyncio.timeout(limit):
-            self._writer.write(frames.pack(parts))
+            self._writer.writelines(frames.pieces(parts))
             await self._writer.drain()
             return await frames.read(self._reader)
 

@@ -92,6 +92,33 @@ async def test_a_request_is_read_however_it_is_cut(size: int) -> None:
     assert (status, headers["x-method"], body) == (200, "post", b"hello")
 
 
+@pytest.mark.parametrize("kind", [b"application/json", b"multipart/form-data; boundary=x"])
+async def test_a_large_body_arrives_whole_whatever_its_kind(kind: bytes) -> None:
+    seen: list[bytes] = []
+
+    async def keep(exchange: Exchange) -> None:
+        seen.append(bytes(exchange.request.body))
+        exchange.respond(200, b"")
+
+    body = bytes(range(256)) * 6_000
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n"
+    async with serving(keep) as served:
+        client = await served.connect()
+        for _ in range(2):
+            await client.send(head % (kind, len(body)) + body)
+            assert (await client.answer())[0] == 200
+    assert seen == [body, body]
+
+
+async def test_a_body_that_is_only_announced_takes_no_room() -> None:
+    async with serving(echo) as served:
+        client = await served.connect()
+        await client.send(POST.replace(b"length: 5", b"length: 60000000") + b"x" * 100_000)
+        await until(lambda: any(c._body_size > 90_000 for c in served.server.connections))
+        (connection,) = served.server.connections
+        assert connection._large is None
+
+
 async def test_a_chunked_request_body_is_joined() -> None:
     async with serving(echo) as served:
         client = await served.connect()
