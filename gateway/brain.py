@@ -18,9 +18,10 @@ from gateway.catalogue import Catalogue, Questions, Tokenizers
 from gateway.config import Config
 from gateway.discovery import discover
 from gateway.driver import Driver
+from gateway.gauges import StateCollector
 from gateway.handlers import PATHS
 from gateway.meter import WITHIN
-from gateway.metrics import Metrics, StateCollector
+from gateway.metrics import Metrics
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
 from gateway.status import Status
 from gateway.steering import Steered, Steering

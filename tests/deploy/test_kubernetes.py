@@ -122,11 +122,11 @@ def test_discovery_may_do_what_it_does_and_nothing_else(monkeypatch: pytest.Monk
 
 
 def test_scaling_follows_the_queue_by_a_metric_that_we_have() -> None:
-    from gateway import metrics
+    from gateway import gauges
 
     scaler = the("HorizontalPodAutoscaler", "forebay")["spec"]
     (queue,) = (m["pods"]["metric"]["name"] for m in scaler["metrics"] if m["type"] == "Pods")
-    assert queue in Path(metrics.__file__).read_text()
+    assert queue in Path(gauges.__file__).read_text()
     assert "replicas" not in the("Deployment", "forebay")["spec"]
     assert scaler["minReplicas"] > 1
 

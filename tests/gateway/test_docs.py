@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from gateway import config, errors, metrics
+from gateway import config, errors, gauges, metrics
 from gateway.control import reference
 from scheduler.events import Reason
 
@@ -39,7 +39,10 @@ def literals(module: object) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(n for n in literals(metrics) if n.startswith("forebay_")))
+METRICS = {n for n in literals(metrics) | literals(gauges) if n.startswith("forebay_")}
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
 def test_every_metric_is_documented(name: str) -> None:
     assert f"`{name}" in OPERATIONS, f"docs/operations.md lacks the metric {name}"
 
