@@ -8,6 +8,7 @@ again and restarts what it changes (everything, if nothing), one engine at a tim
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -158,7 +159,9 @@ def _config(
 
 
 def _print(name: str, line: str) -> None:
-    print(f"{name:>12} | {line}", flush=True)  # noqa: T201 - the engines' own output
+    # Whoever read our output may be gone (`forebay up | head`): engines run on, and end, all the same.
+    with suppress(BrokenPipeError):
+        print(f"{name:>12} | {line}", flush=True)  # noqa: T201 - the engines' own output
 
 
 def _give_up(message: str) -> None:
