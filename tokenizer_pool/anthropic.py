@@ -16,7 +16,8 @@ INLINE_SYSTEM: Final = Ineligible("a system message inside the conversation", ex
 # vLLM renders probes to find the effort that switches thinking off.
 THINKING_OFF: Final = Ineligible("thinking is disabled by an effort of vLLM's choice", exact=False)
 _BILLING_HEADER: Final = "x-anthropic-billing-header"
-_SILENT: Final = frozenset({"redacted_thinking", "tool_reference"})
+# A tuple: what a client calls a type may be anything, also what has no hash.
+_SILENT: Final = ("redacted_thinking", "tool_reference")
 _TOOL_FIELDS: Final = frozenset({"name", "description", "input_schema", "strict", "cache_control"})
 _CHOICES: Final = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 
@@ -27,7 +28,8 @@ def as_chat(values: Mapping[str, Any]) -> dict[str, Any]:
     if (tools := values.get("tools")) is not None:
         chat["tools"] = [_tool(tool) for tool in _listed(tools)]
         choice = values.get("tool_choice") or {"type": "auto"}
-        chat["tool_choice"] = _CHOICES.get(_object(choice).get("type", "auto"), "auto")
+        named = _object(choice).get("type", "auto")
+        chat["tool_choice"] = _CHOICES.get(_string(named), "auto")
     if (arguments := values.get("chat_template_kwargs")) is not None:
         chat["chat_template_kwargs"] = arguments
     output = values.get("output_config")

@@ -11,9 +11,8 @@ from typing import Any, Final
 from tokenizer_pool.eligibility import MESSAGE_FIELD, TOOL_SHAPE, Ineligible, Unproved
 
 HISTORY: Final = Ineligible("the backend knows the beginning of the conversation", exact=False)
-_TEXT_PARTS: Final = frozenset({"input_text", "output_text", "text"})
-_CALLS: Final = frozenset({"function_call"})
-_RESULTS: Final = frozenset({"function_call_output"})
+# A tuple: what a client calls a type may be anything, also what has no hash.
+_TEXT_PARTS: Final = ("input_text", "output_text", "text")
 _TOOL_FIELDS: Final = ("name", "description", "parameters", "strict")
 _UNPROVED_FIELDS: Final = ("prompt", "previous_input_messages", "media_io_kwargs")
 _PARTIAL: Final = ("in_progress", "incomplete")
@@ -57,10 +56,10 @@ def _append(messages: list[dict[str, Any]], item: Any) -> None:
         raise Unproved(MESSAGE_FIELD)
     turn = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
     kind = item.get("type", "message")
-    if kind in _CALLS:
+    if kind == "function_call":
         calls = (turn or _begin(messages)).setdefault("tool_calls", [])
         calls.append(_call(item))
-    elif kind in _RESULTS:
+    elif kind == "function_call_output":
         content, call_id = _string(item.get("output")), item.get("call_id")
         messages.append({"role": "tool", "content": content, "tool_call_id": call_id})
     elif kind == "reasoning":

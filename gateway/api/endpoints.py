@@ -182,6 +182,7 @@ REFUSED: Final[Mapping[str, str]] = {
             "/v1/completions/render",
             "/v1/messages/render",
             "/v1/responses/render",
+            "/cohere/v2/chat/render",
             "/v1/chat/completions/derender",
             "/v1/completions/derender",
         ),

@@ -18,9 +18,13 @@ OWN_CODES = frozenset(
 """Errors that are the gateway's own words."""
 
 _DRAWN = frozenset(("id", "item_id", "call_id", "tool_use_id", "created", "created_at"))
-_DRAWN |= {"signature", "completed_at", "request_id"}
+_DRAWN |= {"signature", "completed_at", "request_id", "sequence_number"}
 _HOPS = frozenset(("date", "server", "content-length", "transfer-encoding", "connection"))
-_HOPS |= {"x-request-id", "keep-alive"}
+_HOPS |= {"x-request-id", "keep-alive", "server-timing"}
+_JOINED = frozenset(
+    ("content", "text", "delta", "arguments", "partial_json", "token_ids", "tokens")
+)
+_JOINED |= {"token_logprobs", "top_logprobs", "text_offset", "thinking", "reasoning"}
 
 
 @dataclass(frozen=True)
@@ -74,17 +78,41 @@ def _own_code(answer: httpx.Response) -> object:
 
 def _content(answer: httpx.Response) -> Any:
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
-        events = [_event(event) for event in answer.text.split("\n\n") if event]
-        return [event for event in events if event is not None]
+        return _folded(answer.text)
     try:
         return _constant(answer.json())
     except ValueError:
         return answer.text
 
 
-def _event(text: str) -> Any:
-    name, _, data = text.rpartition("data: ")
-    return name.strip(), data if data == "[DONE]" else _constant(json.loads(data))
+def _folded(text: str) -> dict[str, Any]:
+    """What a stream says, wherever its events are cut: vLLM sends as many tokens in one as are
+    there."""
+    said: dict[str, Any] = {}
+    for event in text.split("\n\n"):
+        name, _, data = event.rpartition("data: ")
+        said.setdefault(f"event {name.strip()}", True)
+        if data.startswith("{"):
+            _fold(said, "", _constant(json.loads(data)))
+        else:
+            said[data] = True
+    return said
+
+
+def _fold(said: dict[str, Any], path: str, value: Any) -> None:
+    """Texts and lists of tokens are joined, of everything else the last word counts."""
+    key = path.rpartition(".")[2]
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _fold(said, f"{path}.{name}", inner)
+    elif isinstance(value, list) and key in ("choices", "output", "tool_calls"):
+        for place, inner in enumerate(value):
+            own = inner.get("index", place) if isinstance(inner, dict) else place
+            _fold(said, f"{path}.{own}", inner)
+    elif key in _JOINED and isinstance(value, str | list):
+        said[path] = said.get(path, type(value)()) + value
+    elif value is not None:
+        said[path] = value
 
 
 def _constant(value: Any) -> Any:

@@ -38,7 +38,11 @@ RESPONSES: dict[str, dict[str, Any]] = {
         "input": [
             USER,
             {"role": "assistant", "content": "A pool."},
-            {"role": "assistant", "content": [{"type": "output_text", "text": "Of water."}]},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "Of water."}],
+            },
             USER,
         ]
     },
@@ -154,7 +158,7 @@ def test_a_messages_count_is_vllms(gateway: Server, vllm: Server, body: dict[str
 
 def test_what_is_marked_exact_is_what_was_tested(gateway: Server) -> None:
     """The cases above must not pass as lucky estimates."""
-    page = httpx.get(f"{gateway.url}/metrics").text.splitlines()
+    page = httpx.get(f"{gateway.url}/metrics", timeout=60).text.splitlines()
     wrong = [
         line
         for line in page
@@ -169,7 +173,7 @@ def test_what_is_marked_exact_is_what_was_tested(gateway: Server) -> None:
             httpx.post(gateway.url + path, json={"model": "tiny"} | body | limit, timeout=60)
     after = {
         line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in httpx.get(f"{gateway.url}/metrics").text.splitlines()
+        for line in httpx.get(f"{gateway.url}/metrics", timeout=60).text.splitlines()
         if line.rpartition(" ")[0] in before
     }
     assert after == before

@@ -22,7 +22,7 @@ def entrypoints(layout: Layout) -> Path:
 
 
 def test_every_route_that_the_server_tells_of_is_known(vllm: Server) -> None:
-    told = set(httpx.get(f"{vllm.url}/openapi.json").json()["paths"])
+    told = set(httpx.get(f"{vllm.url}/openapi.json", timeout=60).json()["paths"])
     assert len(told) > 15
     assert told <= KNOWN, f"decide on {sorted(told - KNOWN)}"
 

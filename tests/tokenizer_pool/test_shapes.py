@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.tokenizer_pool.conftest import MakePool
 from tokenizer_pool import shapes
@@ -12,6 +14,11 @@ from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.model import Model
 from tokenizer_pool.types import Kind, TokenizedPrompt
 
+_NAMES = (
+    *("model", "messages", "input", "role", "content", "type", "text", "tools", "tool_choice"),
+    *("system", "query", "documents", "thinking", "reasoning", "effort", "output_config", "name"),
+    *("tool_calls", "function", "arguments", "output", "status", "summary", "input_schema"),
+)
 USER = {"role": "user", "content": "What is a forebay?"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "42"}
@@ -19,7 +26,7 @@ TOOL = {"name": "f", "description": "does", "parameters": {"type": "object"}}
 
 
 def prepared(model: Model, kind: Kind, **values: Any) -> TokenizedPrompt:
-    document = shapes.parse(orjson.dumps({"model": "m"} | values), kind)
+    document = shapes.parse(json.dumps({"model": "m"} | values).encode(), kind)
     return shapes.prepare(model, kind, document)
 
 
@@ -291,6 +298,31 @@ def test_a_huge_number_stays_as_it_is(model: Model) -> None:
     body = b'{"model":"m","input":"Hi","seed":123456789012345678901234567890}'
     document = shapes.parse(body, Kind.RESPONSES)
     assert b"123456789012345678901234567890" in shapes.prepare(model, Kind.RESPONSES, document).text
+
+
+_JSON: Any = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.sampled_from(sorted(shapes.SHAPES, key=lambda kind: kind.value)),
+    st.dictionaries(st.sampled_from(_NAMES), _JSON, max_size=5),
+)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_object_is_counted_somehow(model: Model, kind: Kind, values: dict[str, Any]) -> None:
+    values.pop("model", None)
+    prompt = prepared(model, kind, **values)
+    assert prompt.prompt_tokens >= 0
+    assert prompt.text
 
 
 async def test_a_limit_beyond_all_numbers_is_as_good_as_none(make_pool: MakePool) -> None:
