@@ -176,6 +176,11 @@ def chat_body() -> tuple[str, str]:
 
 def free_port() -> int:
     """One whose next is free, too, for a peer that has a port for its metrics."""
-    with socket.create_server((HOST, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        with socket.create_server((HOST, 0)) as probe:
+            port: int = probe.getsockname()[1]
+            try:
+                socket.create_server((HOST, port + 1)).close()
+            except OSError:
+                continue
+            return port
