@@ -159,7 +159,7 @@ def _config(
 
 
 def _print(name: str, line: str) -> None:
-    # Whoever read our output may be gone (`forebay up | head`): engines run on, and end, all the same.
+    # Whoever read our output may be gone (`forebay up | head`): engines go on, and end, anyway.
     with suppress(BrokenPipeError):
         print(f"{name:>12} | {line}", flush=True)  # noqa: T201 - the engines' own output
 
