@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PACKAGES := gateway tokenizer_pool scheduler backends bench
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-vllm test test-vllm check coverage format lock clean
+.PHONY: help venv run run-vllm test test-vllm check coverage bench-report format lock clean
 
 help:  ## Show these commands
 	@grep -hE "^[a-z-]+:.*##" $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ check: venv  ## Linters, types, import contracts, lengths; no network
 coverage: venv  ## The fast suite with branch coverage, and the floors it must keep
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python -m coverage report --include='scheduler/*' --fail-under=100 --skip-covered
+
+bench-report: venv  ## Every measurement, an hour or two; ARGS=--quick for five minutes without a vLLM
+	$(BIN)/python -m bench report --real --page docs/performance.md $(ARGS)
 
 format: venv  ## Put the code into its one form
 	$(BIN)/ruff check --fix .

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backends.errors import NotServing
+from backends.pages import kv_tokens
 from backends.probe import CHAT, COMPLETIONS, Answer, Probe
 from backends.types import Capabilities, Channel, ServedModel
 
@@ -47,6 +48,7 @@ async def prove(probe: Probe) -> Capabilities:
         completions=completions,
         notes=chat_notes + completion_notes,
         generate_path=path,
+        kv_tokens=kv_tokens(await probe.page("/metrics") or b""),
     )
 
 

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from backends.errors import NotServing
 from backends.lifecycle import Lifecycle
+from backends.pages import lines_of
 from backends.settings import ScrapeSettings
 from backends.types import Load, State
 
@@ -114,7 +115,7 @@ class DriftWatch:
 def read(page: bytes) -> dict[str, list[float]]:
     """The values of the wanted metrics, one for each label set, by name."""
     values: dict[str, list[float]] = defaultdict(list)
-    lines = [line for name in _WANTED for line in _lines_of(page, name.encode())]
+    lines = [line for name in _WANTED for line in lines_of(page, name)]
     try:
         text = b"".join(lines).decode()
         for family in text_string_to_metric_families(text):
@@ -124,13 +125,3 @@ def read(page: bytes) -> dict[str, list[float]]:
     except ValueError:
         return {}
     return dict(values)
-
-
-def _lines_of(page: bytes, name: bytes) -> Iterable[bytes]:
-    at = page.find(name)
-    while at >= 0:
-        end = page.find(b"\n", at)
-        end = len(page) if end < 0 else end
-        if at == 0 or page[at - 1 : at] == b"\n":
-            yield page[at:end] + b"\n"
-        at = page.find(name, end)

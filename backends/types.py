@@ -52,7 +52,8 @@ class Capabilities:
     """What a probe proved about a server. Channels default to text: ids must be earned.
 
     `generate_path` is the endpoint that answered a one-token text request, used for warm-up and
-    health. `notes` say, for a person, what was seen where a channel was not granted.
+    health. `notes` say, for a person, what was seen where a channel was not granted. `kv_tokens` is
+    the size of the KV cache (0: the server does not say).
     """
 
     version: str
@@ -61,6 +62,7 @@ class Capabilities:
     completions: Channel = Channel.TEXT
     notes: tuple[str, ...] = ()
     generate_path: str = "/v1/chat/completions"
+    kv_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

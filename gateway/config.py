@@ -43,6 +43,19 @@ class ClassConfig(Schema):
         Annotated[int, Field(ge=1)] | None, Field(description="body bytes that may wait together")
     ] = None
     ttft_target: Annotated[Seconds, Field(description="what the class's TTFT should be")] = 0.6
+    spill: Annotated[
+        Names, Field(description="classes whose idle backends it may use, best first")
+    ] = ()
+    tenant_queue_limit: Annotated[
+        Count | None, Field(description="waiting requests of one tenant")
+    ] = None
+    tenant_queue_tokens: Annotated[
+        Count | None, Field(description="prompt tokens of one tenant that may wait together")
+    ] = None
+    tenant_queue_bytes: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Field(description="body bytes of one tenant that may wait together"),
+    ] = None
 
 
 class BackendConfig(Schema):
@@ -97,6 +110,16 @@ class SchedulerConfig(Schema):
     kv_reserve: Share = 0.05
     ageing: Seconds = 10.0
     class_by_uncached: bool = False
+    spill_reserve: Share = 0.5
+
+
+class AdaptConfig(Schema):
+    """When a single backend's limit is halved, and how it recovers."""
+
+    window: Seconds = 1.0
+    clean_interval: Seconds = 2.0
+    recovery_step: Annotated[float, Field(gt=0, le=1)] = 0.03
+    late: Count | None = 3
 
 
 class TimeoutConfig(Schema):
@@ -186,6 +209,7 @@ class Config(Schema):
     canaries: Mapping[ModelName, CanaryConfig] = {}
     replicas: ReplicasConfig = ReplicasConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
+    adapt: AdaptConfig = AdaptConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
     media: MediaConfig = MediaConfig()
@@ -218,6 +242,9 @@ class Config(Schema):
         bounds = [c.max_prompt_tokens for c in self.classes.values() if c.max_prompt_tokens]
         if len(set(bounds)) != len(bounds):
             raise ValueError("two classes have the same max_prompt_tokens")
+        for name, spec in self.classes.items():
+            if unknown := set(spec.spill) - set(self.classes):
+                raise ValueError(f"class {name} spills to classes that do not exist: {unknown}")
         for name, backend in self.backends.items():
             if unknown := set(backend.classes) - set(self.classes):
                 raise ValueError(

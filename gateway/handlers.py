@@ -248,7 +248,8 @@ class Handlers:
             await call.relay.run(stream, self._headers(story, permit.allowance), seen)
             if prompt.stream and story.status == 200:
                 self._parts.paced(prompt.model, story.service_class, call.relay.pace)
-            if call.identity.tenant and (tokens := answer_tokens(seen, call.relay.tail)):
+            counted = bool(call.identity.tenant) or prompt.stream
+            if counted and (tokens := answer_tokens(seen, call.relay.tail)):
                 permit.answered(tokens)
         if watched:
             self._parts.watchdog.check(permit.backend, prompt, seen, call.relay.tail)

@@ -14,6 +14,7 @@ from gateway.config import Config
 from gateway.http_types import HttpLimits
 from gateway.watchdog import Watch
 from scheduler.model import (
+    AdaptSpec,
     AffinitySpec,
     Backend,
     BackendState,
@@ -43,6 +44,7 @@ def scheduler_settings(config: Config) -> Settings:
     return Settings(
         classes=classes,
         burst=BurstSpec(**config.burst.model_dump()),
+        adapt=AdaptSpec(**config.adapt.model_dump()),
         queue_wait=config.timeouts.queue_wait,
         **config.scheduler.model_dump(),
         affinity=AffinitySpec(block_tokens=BLOCK),
@@ -79,6 +81,7 @@ def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Ba
         classes=frozenset(own.classes),
         limit=max(1, round(own.limit * status.share)),
         weight=own.weight,
+        kv_tokens=found.kv_tokens if found else 0,
     )
     if status.prefill_rate is not None:
         backend = replace(backend, prefill_rate=status.prefill_rate)
