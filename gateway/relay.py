@@ -5,6 +5,8 @@ is kept is the last chunk, because an error that comes after the head may only b
 server-sent events.
 """
 
+from time import monotonic
+
 from backends.errors import BackendError
 from backends.stream import Stream
 from gateway.errors import NO_RETRY, ClientError, render_sse_error, sse_error
@@ -108,7 +110,7 @@ class Relay:
 
     def write(self, data: bytes) -> None:
         self._before_last, self._last = self._last, data
-        self.pace.came(data)
+        self.pace.came(data, monotonic())
         if self._stream is not None and self._stream.complete:
             self._held += data  # it leaves with the end
         else:

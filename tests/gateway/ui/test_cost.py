@@ -25,8 +25,8 @@ def full(metrics: Metrics) -> None:
     """Every metric of requests, of two classes of many models."""
     models = [f"model-{number}" for number in range(MODELS)]
     pace = Pace()
-    for _ in range(4):
-        pace.came(b"data: {}\n\n")
+    for number in range(4):
+        pace.came(b"data: {}\n\n", 1.0 + number)
     for model in models:
         for service_class in ("short", "long"):
             metrics.observe(record(0.1, model=model, service_class=service_class))
