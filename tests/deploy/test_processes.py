@@ -132,6 +132,19 @@ async def until_ready(session: aiohttp.ClientSession, url: str) -> dict[str, Any
             await asyncio.sleep(0.1)
 
 
+async def until_seen(session: aiohttp.ClientSession, url: str) -> None:
+    """The live page hears of the answer, whichever process of the gateway has given it."""
+    async with asyncio.timeout(30), session.get(url) as events:
+        while True:
+            block = await events.content.readuntil(b"\n\n")
+            name, _, data = block.decode().partition("\ndata: ")
+            if name == "event: second":
+                short, _ = json.loads(data)["classes"]
+                if short["streams"]:
+                    assert {stage["name"] for stage in short["stages"]} >= {"connect", "backend"}
+                    return
+
+
 async def health(check: list[str]) -> int:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *check[1:], stderr=asyncio.subprocess.DEVNULL
@@ -153,6 +166,7 @@ async def test_the_profile_without_a_gpu_comes_up_and_answers(
             assert b"data: [DONE]" in await answer.read()
         async with session.get(f"{there.admin}/ui") as answer:
             assert "Forebay" in await answer.text()
+        await until_seen(session, f"{there.admin}/ui/events")
         async with session.get(f"{there.gateway}/metrics") as answer:
             assert "forebay_redis_up 1" in await answer.text()
         _, _, check = image()
