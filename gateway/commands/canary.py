@@ -30,7 +30,7 @@ Model = Annotated[str, typer.Argument(help="The model's name.")]
 
 
 @canary.command()
-def start(  # noqa: PLR0913, PLR0917 - typer reads options from the parameters
+def start(
     model: Model,
     old: Annotated[str, typer.Option(help="Backends of the old group, with commas.")],
     new: Annotated[str, typer.Option(help="Backends of the new group, with commas.")],

@@ -52,7 +52,7 @@ def get(
 
 
 @ctl.command("set")
-def set_(  # noqa: PLR0913, PLR0917 - typer reads options from the parameters
+def set_(
     key: Annotated[str, typer.Argument(help="A key, as class:short.")],
     fields: Annotated[list[str], typer.Argument(help="FIELD=VALUE; without VALUE: as in the file")],
     redis: RedisOption = LOCAL_REDIS,
@@ -100,7 +100,7 @@ def history(
 
 
 @ctl.command()
-def rollback(  # noqa: PLR0917 - typer reads options from the parameters
+def rollback(
     version: Annotated[int, typer.Argument(help="The version to have again.")],
     redis: RedisOption = LOCAL_REDIS,
     gateway: GatewayOption = LOCAL_GATEWAY,
@@ -156,7 +156,7 @@ def explain(
 
 
 @ctl.command()
-def drain(  # noqa: PLR0917 - typer reads options from the parameters
+def drain(
     backend: Annotated[str, typer.Argument(help="A backend's name.")],
     redis: RedisOption = LOCAL_REDIS,
     gateway: GatewayOption = LOCAL_GATEWAY,
@@ -168,7 +168,7 @@ def drain(  # noqa: PLR0917 - typer reads options from the parameters
 
 
 @ctl.command()
-def undrain(  # noqa: PLR0917 - typer reads options from the parameters
+def undrain(
     backend: Annotated[str, typer.Argument(help="A backend's name.")],
     redis: RedisOption = LOCAL_REDIS,
     gateway: GatewayOption = LOCAL_GATEWAY,

@@ -22,7 +22,7 @@ keys = typer.Typer(no_args_is_help=True, help="API keys of tenants.")
 
 
 @keys.command()
-def create(  # noqa: PLR0917 - typer reads options from the parameters
+def create(
     tenant: Annotated[str, typer.Argument(help="Whose key it is; made if there is none yet.")],
     redis: RedisOption = LOCAL_REDIS,
     note: Annotated[str, typer.Option(help="What it is for.")] = "",

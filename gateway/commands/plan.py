@@ -52,7 +52,7 @@ class Wish:
     port: int
 
 
-def plan(  # noqa: PLR0913, PLR0917 - typer reads options from the parameters
+def plan(
     model: Annotated[
         str,
         typer.Option(help="A size (13b), or what vLLM loads: a directory or hub id."),

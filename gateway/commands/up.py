@@ -43,7 +43,7 @@ class Order:
     drain_grace: float
 
 
-def up(  # noqa: PLR0913, PLR0917 - typer reads options from the parameters
+def up(
     plan: Annotated[Path, typer.Argument(help="A plan file: `forebay plan --format plan`.")],
     engines_only: Annotated[
         bool, typer.Option("--engines-only", help="No gateway on this node.")
