@@ -72,6 +72,8 @@ def _message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if text := _system_text(content):
             yield {"role": "system", "content": text}
         return
+    if role not in ("user", "assistant"):
+        raise Unproved(MESSAGE_FIELD)
     own: dict[str, Any] = {"role": role}
     if isinstance(content, str):
         own["content"] = content

@@ -202,7 +202,8 @@ class App:
 
     async def _detokenize(self, request: web.Request) -> web.StreamResponse:
         body = self.reader.parse(await request.read())
-        ids = self.reader.checked(body.get("tokens"), "tokens")
+        tokens = body.get("tokens")
+        ids = tokens if tokens == [] else self.reader.checked(tokens, "tokens")
         return json_response({"prompt": self._prompts.decode(ids, special=True)})
 
     async def _models(self, _request: web.Request) -> web.StreamResponse:

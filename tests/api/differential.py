@@ -20,11 +20,9 @@ OWN_CODES = frozenset(
 _DRAWN = frozenset(("id", "item_id", "call_id", "tool_use_id", "created", "created_at"))
 _DRAWN |= {"signature", "completed_at", "request_id", "sequence_number"}
 _HOPS = frozenset(("date", "server", "content-length", "transfer-encoding", "connection"))
-_HOPS |= {"x-request-id", "keep-alive", "server-timing"}
-_JOINED = frozenset(
-    ("content", "text", "delta", "arguments", "partial_json", "token_ids", "tokens")
-)
-_JOINED |= {"token_logprobs", "top_logprobs", "text_offset", "thinking", "reasoning"}
+_HOPS |= {"x-request-id", "keep-alive", "server-timing", "vary"}
+_JOINED = frozenset(("content", "text", "delta", "arguments", "partial_json", "token_ids"))
+_JOINED |= {"tokens", "token_logprobs", "top_logprobs", "text_offset", "thinking", "reasoning"}
 
 
 @dataclass(frozen=True)

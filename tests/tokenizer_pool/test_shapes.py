@@ -195,6 +195,7 @@ def test_anthropics_tools_count_as_the_chats(model: Model) -> None:
         ({"messages": [{"role": "user", "content": [{"type": "novel"}]}]}, ()),
         ({"messages": [USER], "tools": [{"type": "web_search_20250305", "name": "w"}]}, ()),
         ({"messages": []}, ()),
+        ({"messages": [{"role": "critic", "content": "Hm"}]}, ()),
         ({"messages": "Hi"}, ()),
         ({}, ()),
         (
