@@ -29,6 +29,8 @@ from gateway.tracing.context import TRACEPARENT, Trace, begin
 from gateway.tracing.spans import request_span, stage_spans
 
 EXPORT_INTERVAL = 1.0
+EXPORT_TIMEOUT = 2.0
+"""Seconds for a batch, tries included; so long, too, may a stop of the gateway wait for it."""
 
 
 class Tracing:
@@ -43,7 +45,7 @@ class Tracing:
         self._provider = TracerProvider(
             id_generator=self._ids, resource=resource, shutdown_on_exit=False
         )
-        exporter = OTLPSpanExporter(endpoint=config.endpoint)
+        exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=EXPORT_TIMEOUT)
         self._provider.add_span_processor(
             BatchSpanProcessor(exporter, schedule_delay_millis=EXPORT_INTERVAL * 1e3)
         )
