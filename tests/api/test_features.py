@@ -51,7 +51,7 @@ def pictures(start_engine: StartEngine, start_gateway: StartGateway) -> str:
 @pytest.fixture(scope="module")
 def narrow(start_engine: StartEngine, start_gateway: StartGateway) -> str:
     backend = {"engine-0": {"url": start_engine("--step-ms", "20"), "limit": 1}}
-    return start_gateway(backends=backend, timeouts={"queue_wait": 4.0}).url
+    return start_gateway(backends=backend, timeouts={"queue_wait": 2.5}).url
 
 
 class TestTwoEngines:
@@ -168,8 +168,8 @@ class TestWaiting:
     def url(self, narrow: str) -> str:
         return narrow
 
-    def waiting(self, url: str, path: str, body: dict[str, Any], tokens: int) -> str:
-        """The answer to a request that waits behind one of so many tokens."""
+    def waiting(self, url: str, *asked: tuple[str, dict[str, Any]], tokens: int) -> list[str]:
+        """The answers to requests that wait behind one of so many tokens."""
         first = {"model": MODEL, "messages": [USER], "max_tokens": tokens, "ignore_eos": True}
         began = threading.Event()
 
@@ -182,17 +182,23 @@ class TestWaiting:
         thread.start()
         assert began.wait(20)
         headers = {"x-forebay-keep-alive": "0.2"}
-        with httpx.stream("POST", url + path, json=body, headers=headers, timeout=60) as stream:
-            assert stream.status_code == 200
-            assert stream.headers["content-type"].startswith("text/event-stream")
-            assert stream.headers["x-request-id"]
-            text = "".join(stream.iter_text())
+
+        def wait(asked: tuple[str, dict[str, Any]]) -> str:
+            path, body = asked
+            with httpx.stream("POST", url + path, json=body, headers=headers, timeout=60) as stream:
+                assert stream.status_code == 200
+                assert stream.headers["content-type"].startswith("text/event-stream")
+                assert stream.headers["x-request-id"]
+                return "".join(stream.iter_text())
+
+        with ThreadPoolExecutor(len(asked)) as threads:
+            texts = list(threads.map(wait, asked))
         thread.join()
-        return text
+        return texts
 
     def test_a_stream_that_waits_is_kept_open_by_comments(self, url: str) -> None:
         body = {"model": MODEL, "messages": [USER], "max_tokens": 2, "stream": True}
-        text = self.waiting(url, CHAT, body, tokens=60)
+        (text,) = self.waiting(url, (CHAT, body), tokens=60)
         comments, _, events = text.partition("data: ")
         assert 2 <= comments.count(": waiting for an engine\n\n") <= 12
         assert events.endswith("data: [DONE]\n\n")
@@ -210,15 +216,15 @@ class TestWaiting:
 
     def test_what_the_engine_refuses_then_is_an_event(self, url: str) -> None:
         body = {"model": MODEL, "messages": [USER], "max_tokens": -1, "stream": True}
-        text = self.waiting(url, CHAT, body, tokens=60)
+        (text,) = self.waiting(url, (CHAT, body), tokens=60)
         event = json.loads(text.rpartition("data: ")[2])
         assert event["error"]["param"] == "max_tokens"
 
     def test_what_the_gateway_refuses_then_is_an_event_of_the_clients_kind(self, url: str) -> None:
         body = {"model": MODEL, "messages": [USER], "max_tokens": 2, "stream": True}
-        text = self.waiting(url, CHAT, body, tokens=400)
-        assert json.loads(text.rpartition("data: ")[2])["error"]["code"] == "expired"
-        text = self.waiting(url, "/v1/messages", body, tokens=400)
+        asked = ((CHAT, body), ("/v1/messages", body))
+        chat, text = self.waiting(url, *asked, tokens=250)
+        assert json.loads(chat.rpartition("data: ")[2])["error"]["code"] == "expired"
         last = text.rstrip("\n").rpartition("\n\n")[2]
         name, data = last.split("\n")
         assert name == "event: error"
