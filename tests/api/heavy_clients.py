@@ -50,7 +50,7 @@ stream = litellm.completion(name, messages=said, max_tokens=6, temperature=0, st
 text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 assert text == whole.choices[0].message.content, text
 assert len(litellm.embedding(name, input=["one", "two"], **own).data) == 2
-assert litellm.text_completion(name, prompt="Once", max_tokens=2, **own).choices[0].text
+assert litellm.text_completion(model=name, prompt="Once", max_tokens=2, **own).choices[0].text
 anthropic = {"api_base": url, "api_key": "any", "num_retries": 0}
 answer = litellm.completion(f"anthropic/{model}", messages=said, max_tokens=6, **anthropic)
 assert answer.choices[0].message.content, answer
