@@ -97,7 +97,7 @@ async def test_prompts_go_as_ids_and_the_headers_say_so(gateway: Gateway) -> Non
     assert raw.headers["x-request-id"] == "mine-1"
     assert int(raw.headers["x-forebay-prompt-tokens"]) == answer.usage.prompt_tokens
     stages = [part.split(";")[0].strip() for part in raw.headers["server-timing"].split(",")]
-    assert stages == ["read", "tokenize", "queue", "backend"]
+    assert stages == ["read", "tokenize", "queue", "connect", "backend"]
 
 
 async def test_an_unknown_model_is_a_404_that_says_what_to_do(gateway: Gateway) -> None:
