@@ -92,7 +92,8 @@ class TokenizerPool:
         artifact = read_artifact(path)
         inline = None
         in_place = artifact.fast and settings.inline_max_bytes > 0
-        if in_place and self._lull.now:
+        # Without a model nobody can have been served: whoever asks already, waits for this one.
+        if in_place and (self._lull.now or not self._entries):
             try:
                 inline = await asyncio.to_thread(self._load, source.model, path)
             except EngineUnavailable as error:
