@@ -193,7 +193,8 @@ async def start_request(
         f'"messages":[{{"role":"user","content":"{content}"}}]}}'
     ).encode()
     _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
     return writer
