@@ -50,7 +50,11 @@ def start_gateway(
         def start(*engines: str, **settings: object) -> Server:
             folder = tmp_path_factory.mktemp("gateway")
             backends = {f"engine-{n}": {"url": url} for n, url in enumerate(engines)}
-            own = {"backends": backends, "tokenizer": {"cache_dir": str(cache_dir)}, "workers": 1}
+            own = {
+                "backends": backends,
+                "tokenizer": {"cache_dir": str(cache_dir), "channel": "ids"},
+                "workers": 1,
+            }
             file = folder / "forebay.json"  # JSON is YAML
             file.write_text(json.dumps(own | {"warm": {"requests": 2}} | settings))
             port = free_port()

@@ -38,7 +38,10 @@ def engines(start_engine: StartEngine) -> list[str]:
 @pytest.fixture(scope="module")
 def two_engines(start_gateway: StartGateway, engines: list[str]) -> str:
     aliases = {"gpt-4o": MODEL, "bard": "poet"}
-    return start_gateway(*engines, aliases=aliases, workers=2, expose_timings=True).url
+    # One at a time each, so that eight at once need both.
+    backends = {f"engine-{n}": {"url": url, "limit": 1} for n, url in enumerate(engines)}
+    settings = {"aliases": aliases, "workers": 2, "expose_timings": True}
+    return start_gateway(backends=backends, **settings).url
 
 
 @pytest.fixture(scope="module")
