@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from bench.demo import free_port
@@ -62,6 +64,10 @@ def start_gateway(
             command += ["--host", "127.0.0.1", "--port", str(port)]
             server = stack.enter_context(Server(command, port, log=folder / "gateway.log"))
             server.wait_until_ready("/ready", 60)
+            deadline = time.monotonic() + 60
+            while not httpx.get(f"{server.url}/ready", timeout=30).json()["all_ready"]:
+                assert time.monotonic() < deadline, "an engine did not get ready"
+                time.sleep(0.1)
             return server
 
         yield start
