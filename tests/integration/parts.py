@@ -117,7 +117,7 @@ async def running_gateway(
     """A gateway that is ready, unless told not to `wait`, and that leaves nothing behind."""
     own = {
         "port": 0,
-        "tokenizer": {"cache_dir": cache_dir},
+        "tokenizer": {"cache_dir": cache_dir, "channel": "ids"},
         "warm": {"requests": 2},
         "expose_timings": True,
         # Another test may have had a Redis at the same port.
@@ -155,9 +155,13 @@ class Command:
 @asynccontextmanager
 async def running_command(cache_dir: Path, engine: Engine, *options: str) -> AsyncIterator[Command]:
     """`forebay serve` in front of an engine, when a chat would go there by ids."""
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    quick = cache_dir / "quick.yaml"
+    quick.write_text("tokenizer: {channel: ids}\n")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "gateway.cli", "serve", "--port", "0", "--backend", engine.url, *options),
+        *("-m", "gateway.cli", "serve", "--port", "0", "--backend", engine.url),
+        *("--config", str(quick), *options),
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | {"FOREBAY_CACHE": str(cache_dir)},
     )

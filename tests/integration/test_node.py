@@ -54,7 +54,11 @@ class RunningNode:
 
 @asynccontextmanager
 async def running_node(cache_dir: Path, **settings: Any) -> AsyncIterator[RunningNode]:
-    own = {"port": 0, "tokenizer": {"cache_dir": cache_dir}, "warm": {"requests": 2}}
+    own = {
+        "port": 0,
+        "tokenizer": {"cache_dir": cache_dir, "channel": "ids"},
+        "warm": {"requests": 2},
+    }
     pace = Pace(interval=0.1, timeout=0.5, silences=2)
     node = Node(Config.model_validate(own | settings), 2, pace)
     one_each = aiohttp.TCPConnector(force_close=True, limit=0)

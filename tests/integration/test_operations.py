@@ -78,11 +78,11 @@ async def test_a_burst_halves_the_long_pool_and_it_recovers(
 
     assert limit() == (8, 8)
     async with gateway.client() as client, asyncio.TaskGroup() as group:
-        for _ in range(2):
+        for number in range(2):  # two different ones: what is cached is no work, and no burst
             group.create_task(
                 client.chat.completions.create(
                     model=MODEL,
-                    messages=[{"role": "user", "content": "water " * 4000}],
+                    messages=[{"role": "user", "content": f"{number}: " + "water " * 4000}],
                     max_tokens=1,
                 )
             )
