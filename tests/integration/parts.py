@@ -155,7 +155,7 @@ class Command:
 @asynccontextmanager
 async def running_command(cache_dir: Path, engine: Engine, *options: str) -> AsyncIterator[Command]:
     """`forebay serve` in front of an engine, when a chat would go there by ids."""
-    cache_dir.mkdir(parents=True, exist_ok=True)
+    cache_dir.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
     quick = cache_dir / "quick.yaml"
     quick.write_text("tokenizer: {channel: ids}\n")
     process = await asyncio.create_subprocess_exec(

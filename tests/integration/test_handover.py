@@ -123,10 +123,12 @@ async def test_an_engine_that_lost_our_trust_stays_without_ids_also_after_its_re
 
 
 async def test_the_faster_channel_is_found_by_size(
-    start_engine: StartEngine, start_gateway: StartGateway
+    start_engine: StartEngine, start_gateway: StartGateway, cache_dir: Path
 ) -> None:
     engine = await start_engine()
-    gateway = await start_gateway(backends={"only": {"url": engine.url}})
+    gateway = await start_gateway(
+        backends={"only": {"url": engine.url}}, tokenizer={"cache_dir": cache_dir}
+    )
     told = await standing(gateway)
     for api in ("chat_bands", "completion_bands"):
         bands = told[api]
