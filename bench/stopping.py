@@ -1,11 +1,34 @@
-"""SIGTERM ends a measurement as Ctrl-C does: it is cancelled, and leaves no process behind."""
+"""How a measuring command ends: with its result, or with one line that says why there is none.
+
+SIGTERM ends a measurement as Ctrl-C does: it is cancelled, and leaves no process behind.
+"""
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+import tempfile
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.children import ChildEnded
+
 T = TypeVar("T")
+
+
+@contextmanager
+def measuring(command: str, *failures: type[Exception]) -> Iterator[Path]:
+    """A folder for the measurement that is made in the block. A child that ended, `failures` and
+    being told to stop end the program with a line on its error output, and status 1."""
+    with tempfile.TemporaryDirectory(prefix=f"forebay-{command}-") as folder:
+        try:
+            yield Path(folder)
+        except ChildEnded as ended:
+            raise SystemExit(f"{command}: {ended}; the end of its log:\n{ended.log}") from None
+        except asyncio.CancelledError:
+            raise SystemExit(f"{command}: stopped") from None
+        except failures as failed:
+            raise SystemExit(f"{command}: {failed}") from None
 
 
 async def until_stopped(work: Coroutine[Any, Any, T]) -> T:

@@ -6,24 +6,19 @@ from collections.abc import Callable
 from time import monotonic
 
 from gateway.gate import Answer, Report
+from gateway.listeners import Listeners
 from scheduler.core import Scheduler
 from scheduler.events import (
-    Abandoned,
     Arrived,
     Command,
     Decided,
     Drain,
     Event,
-    Failed,
-    Finished,
-    Reject,
     WakeAt,
     Woke,
 )
 from scheduler.model import Settings, Ticket
 from scheduler.snapshot import Snapshot
-
-_ENDS = (Finished, Failed, Abandoned)
 
 
 class Driver:
@@ -33,7 +28,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._scheduler = Scheduler(settings)
         self._on_decision = on_decision
-        self._answers: dict[str, Callable[[Answer], None]] = {}
+        self._listeners = Listeners()
         self._timer: asyncio.TimerHandle | None = None
 
     def snapshot(self) -> Snapshot:
@@ -41,13 +36,12 @@ class Driver:
 
     def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None:
         """Queue a ticket; `answer` hears what becomes of it, perhaps before this returns."""
-        self._answers[ticket.id] = answer
+        self._listeners.add(ticket.id, answer)
         self.apply(Arrived(ticket))
 
     def report(self, event: Report) -> None:
         """Tell of a submitted ticket; after its end nobody hears of it any more."""
-        if isinstance(event, _ENDS):
-            self._answers.pop(event.ticket_id, None)
+        self._listeners.reported(event)
         self.apply(event)
 
     def drain(self) -> None:
@@ -64,11 +58,7 @@ class Driver:
         elif isinstance(command, Decided):
             self._on_decision(command)
         else:
-            ended = isinstance(command, Reject)
-            answers = self._answers
-            answer = (answers.pop if ended else answers.get)(command.ticket_id, None)
-            if answer is not None:
-                answer(command)
+            self._listeners.tell(command)
 
     def _set_timer(self, at: float) -> None:
         if self._timer is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tokenizer_pool.eligibility import MESSAGE_FIELD, TOOL_SHAPE, Ineligible, Unproved
+from tokenizer_pool.fields import as_list, as_object, as_string
 
 # A template that wants system messages first gets them merged there; whether it does is vLLM's
 # own test of the template.
@@ -26,10 +27,10 @@ def as_chat(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the chat request that has the same prompt. Raises Unproved."""
     chat: dict[str, Any] = {"messages": messages_of(values)}
     if (tools := values.get("tools")) is not None:
-        chat["tools"] = [_tool(tool) for tool in _listed(tools)]
+        chat["tools"] = [_tool(tool) for tool in as_list(tools)]
         choice = values.get("tool_choice") or {"type": "auto"}
-        named = _object(choice).get("type", "auto")
-        chat["tool_choice"] = _CHOICES.get(_string(named), "auto")
+        named = as_object(choice).get("type", "auto")
+        chat["tool_choice"] = _CHOICES.get(as_string(named), "auto")
     if (arguments := values.get("chat_template_kwargs")) is not None:
         chat["chat_template_kwargs"] = arguments
     output = values.get("output_config")
@@ -53,15 +54,15 @@ def messages_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     system = _system_text(values.get("system") or "")
     if system:
         messages.append({"role": "system", "content": system})
-    for message in _listed(values["messages"]):
-        messages += _message(_object(message))
+    for message in as_list(values["messages"]):
+        messages += _message(as_object(message))
     return messages
 
 
 def _system_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    texts = [_string(block.get("text")) for block in map(_object, _listed(content))]
+    texts = [as_string(block.get("text")) for block in map(as_object, as_list(content))]
     return "".join(text for text in texts if not text.startswith(_BILLING_HEADER))
 
 
@@ -79,7 +80,7 @@ def _message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         own["content"] = content
     else:
         parts: list[dict[str, Any]] = []
-        for block in map(_object, _listed(content)):
+        for block in map(as_object, as_list(content)):
             yield from _block(block, own, parts)
         if len(parts) == 1 and parts[0]["type"] == "text":
             own["content"] = parts[0]["text"]
@@ -95,12 +96,12 @@ def _block(
     """Add one block to its message; yields the messages that it makes beside that."""
     kind = block.get("type")
     if kind == "text":
-        if text := _string(block.get("text")):
+        if text := as_string(block.get("text")):
             parts.append({"type": "text", "text": text})
     elif kind == "image":
         parts.append({"type": "image_url"})
     elif kind == "thinking":
-        own["reasoning"] = own.get("reasoning", "") + _string(block.get("thinking"))
+        own["reasoning"] = own.get("reasoning", "") + as_string(block.get("thinking"))
     elif kind == "tool_use":
         function = {
             "name": block.get("name"),
@@ -121,9 +122,9 @@ def _result(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(content, str):
         texts = [content]
     elif content is not None:
-        for item in map(_object, _listed(content)):
+        for item in map(as_object, as_list(content)):
             if item.get("type") == "text":
-                texts.append(_string(item.get("text", "")))
+                texts.append(as_string(item.get("text", "")))
             elif item.get("type") == "image":
                 images += 1
             else:
@@ -138,7 +139,7 @@ def _result(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    tool = _object(tool)
+    tool = as_object(tool)
     schema = tool.get("input_schema")
     if not isinstance(schema, dict) or not tool.keys() <= _TOOL_FIELDS:
         raise Unproved(TOOL_SHAPE)
@@ -155,21 +156,3 @@ def _tool(tool: Any) -> dict[str, Any]:
 def _thinking_is_off(values: Mapping[str, Any]) -> bool:
     thinking = values.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") == "disabled"
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise Unproved(MESSAGE_FIELD)
-    return value
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Unproved(MESSAGE_FIELD)
-    return value
-
-
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Unproved(MESSAGE_FIELD)
-    return value

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tokenizer_pool.eligibility import MESSAGE_FIELD, TOOL_SHAPE, Ineligible, Unproved
+from tokenizer_pool.fields import as_list, as_string
 
 HISTORY: Final = Ineligible("the backend knows the beginning of the conversation", exact=False)
 # A tuple: what a client calls a type may be anything, also what has no hash.
@@ -25,7 +26,7 @@ def as_chat(values: Mapping[str, Any]) -> dict[str, Any]:
     chat: dict[str, Any] = {"messages": messages_of(values)}
     tools = values.get("tools")
     if tools:
-        chat["tools"] = [_tool(tool) for tool in _listed(tools)]
+        chat["tools"] = [_tool(tool) for tool in as_list(tools)]
         chat["tool_choice"] = values.get("tool_choice", "auto")
     if (arguments := values.get("chat_template_kwargs")) is not None:
         chat["chat_template_kwargs"] = arguments
@@ -40,12 +41,12 @@ def messages_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     instructions = values.get("instructions")
     if instructions:
-        messages.append({"role": "system", "content": _string(instructions)})
+        messages.append({"role": "system", "content": as_string(instructions)})
     given = values.get("input")
     if isinstance(given, str):
         return [*messages, {"role": "user", "content": given}]
     own: list[dict[str, Any]] = []
-    for item in _listed(given):
+    for item in as_list(given):
         _append(own, item)
     return messages + own
 
@@ -60,7 +61,7 @@ def _append(messages: list[dict[str, Any]], item: Any) -> None:
         calls = (turn or _begin(messages)).setdefault("tool_calls", [])
         calls.append(_call(item))
     elif kind == "function_call_output":
-        content, call_id = _string(item.get("output")), item.get("call_id")
+        content, call_id = as_string(item.get("output")), item.get("call_id")
         messages.append({"role": "tool", "content": content, "tool_call_id": call_id})
     elif kind == "reasoning":
         _tell(messages, turn, "reasoning", _reasoning(item))
@@ -97,12 +98,12 @@ def _reasoning(item: Mapping[str, Any]) -> str:
     if item.get("encrypted_content"):
         raise Unproved(MESSAGE_FIELD)
     told = item.get("content") or item.get("summary") or [{"text": ""}]
-    return _string(_first(told).get("text"))
+    return as_string(_first(told).get("text"))
 
 
 def _said(content: Any) -> str:
     """The assistant's words: of several parts vLLM takes the first."""
-    return content if isinstance(content, str) else _string(_first(content).get("text"))
+    return content if isinstance(content, str) else as_string(_first(content).get("text"))
 
 
 def _parts(content: Any) -> Any:
@@ -113,7 +114,7 @@ def _parts(content: Any) -> Any:
         {"type": "text", "text": part.get("text")}
         if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
         else part
-        for part in _listed(content)
+        for part in as_list(content)
     ]
 
 
@@ -129,15 +130,3 @@ def _first(content: Any) -> dict[str, Any]:
     if isinstance(content, list) and content and isinstance(content[0], dict):
         return content[0]
     raise Unproved(MESSAGE_FIELD)
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Unproved(MESSAGE_FIELD)
-    return value
-
-
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Unproved(MESSAGE_FIELD)
-    return value

@@ -2,7 +2,6 @@
 and nothing is left in an engine of a client that left."""
 
 import asyncio
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +11,11 @@ import typer
 from backends.plans.model import Flag
 from bench.chaos.leaving import PHASES, measure_leaving
 from bench.chaos.measure import Chaos, measure
-from bench.children import ChildEnded
 from bench.idle.command import real, simulated
 from bench.idle.measure import Idle
 from bench.simulate import show
 from bench.stack import NotReady
-from bench.stopping import until_stopped
+from bench.stopping import measuring, until_stopped
 from scripts.vllm_env.build import BuildError
 
 SOON = 1.0
@@ -47,15 +45,8 @@ def chaos(
     documentation does not have, or when anything is left behind.
     """
     plan = Chaos(requests=requests, concurrency=concurrency, every=every, seed=seed)
-    with tempfile.TemporaryDirectory(prefix="forebay-chaos-") as folder:
-        try:
-            done = asyncio.run(until_stopped(measure(plan, Path(folder))))
-        except asyncio.CancelledError:
-            raise SystemExit("chaos: stopped") from None
-        except ChildEnded as ended:
-            raise SystemExit(f"chaos: {ended}; the end of its log:\n{ended.log}") from None
-        except NotReady as failed:
-            raise SystemExit(f"chaos: {failed}") from None
+    with measuring("chaos", NotReady) as folder:
+        done = asyncio.run(until_stopped(measure(plan, folder)))
     show(done, json)
     for what in NONE_OF_THESE:
         if done.summary[what]:
@@ -82,16 +73,9 @@ def leave(
 
     Ends with status 1 when that was not nothing within a second, each time.
     """
-    with tempfile.TemporaryDirectory(prefix="forebay-leave-") as folder:
-        try:
-            plan = slow_engine() if without_vllm else real((), 1)
-            done = asyncio.run(until_stopped(measure_leaving(plan, times, Path(folder))))
-        except asyncio.CancelledError:
-            raise SystemExit("leave: stopped") from None
-        except ChildEnded as ended:
-            raise SystemExit(f"leave: {ended}; the end of its log:\n{ended.log}") from None
-        except (BuildError, NotReady) as failed:
-            raise SystemExit(f"leave: {failed}") from None
+    with measuring("leave", BuildError, NotReady) as folder:
+        plan = slow_engine() if without_vllm else real((), 1)
+        done = asyncio.run(until_stopped(measure_leaving(plan, times, folder)))
     show(done, json)
     if any(done.summary[f"{phase}_worst_s"] > SOON for phase in PHASES):
         raise typer.Exit(1)

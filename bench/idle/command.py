@@ -1,7 +1,6 @@
 """`python -m bench idle`: time to first token after idleness, kept warm and not."""
 
 import asyncio
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +10,12 @@ import typer
 from backends.errors import BackendError
 from backends.managed.supervisor import ManagedSettings
 from backends.plans.model import Engine, Flag, Variable
-from bench.children import ChildEnded
 from bench.demo import MODEL, free_port
 from bench.first_token import RequestFailed
 from bench.idle.measure import WAYS, Idle, measure
 from bench.simulate import show
 from bench.stack import ENGINE, READY_WITHIN, NotReady
-from bench.stopping import until_stopped
+from bench.stopping import measuring, until_stopped
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import BuildError, build
 from scripts.vllm_env.layout import locate
@@ -77,15 +75,8 @@ def idle(
         seconds = tuple(float(part) for part in idles.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"numbers with commas between: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="forebay-idle-") as folder:
-        try:
-            plan = real(seconds, rounds) if with_vllm else simulated(seconds, rounds)
-            engines = {way: replace(plan.engine, port=free_port()) for way in WAYS}
-            done = asyncio.run(until_stopped(measure(plan, engines, Path(folder))))
-        except asyncio.CancelledError:
-            raise SystemExit("idle: stopped") from None
-        except ChildEnded as ended:
-            raise SystemExit(f"idle: {ended}; the end of its log:\n{ended.log}") from None
-        except (BuildError, NotReady, RequestFailed, BackendError) as failed:
-            raise SystemExit(f"idle: {failed}") from None
+    with measuring("idle", BuildError, NotReady, RequestFailed, BackendError) as folder:
+        plan = real(seconds, rounds) if with_vllm else simulated(seconds, rounds)
+        engines = {way: replace(plan.engine, port=free_port()) for way in WAYS}
+        done = asyncio.run(until_stopped(measure(plan, engines, folder)))
     show(done, json)

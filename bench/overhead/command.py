@@ -1,6 +1,6 @@
 """`python -m bench overhead`: what Forebay itself costs, beside peers and none in the same run."""
 
-from functools import partial
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.overhead.measure import Plan, measure
-from bench.overhead.running import carry_out
+from bench.overhead.stand import OverheadFailed
 from bench.overhead.summary import report
 from bench.peers.commands import PEERS, is_installed
 from bench.scenarios import Report
 from bench.simulate import show
+from bench.stopping import measuring, until_stopped
 
 FIGURES = (
     "requests_per_s",
@@ -44,7 +45,8 @@ def overhead(
     plan = Plan(tuple(filter(is_installed, named)), rounds, seconds)
     if quick:
         plan = Plan(("forebay", "aiohttp"), rounds=1, seconds=min(seconds, 1.0))
-    found = carry_out("overhead", partial(measure, plan))
+    with measuring("overhead", OverheadFailed) as folder:
+        found = asyncio.run(until_stopped(measure(plan, folder)))
     done = report(found, not_run=[peer for peer in named if peer not in plan.peers])
     _table(done, ("direct", *plan.peers))
     show(done, json)

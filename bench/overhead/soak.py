@@ -22,11 +22,11 @@ from rich.table import Table
 
 from bench.overhead.accounts import rss_bytes, tree
 from bench.overhead.loads import STREAMS, Load
-from bench.overhead.running import carry_out
-from bench.overhead.stand import Stand, Target, standing
+from bench.overhead.stand import OverheadFailed, Stand, Target, standing
 from bench.peers.commands import PEERS, Place
 from bench.scenarios import Report
 from bench.simulate import show
+from bench.stopping import measuring, until_stopped
 
 SETTLED = 0.1
 """The share of the requests after which nothing may grow any more."""
@@ -83,7 +83,8 @@ def soak(
 ) -> None:
     """Send a day's requests at full speed, and see whether memory, descriptors or tasks grow."""
     plan = Plan(requests, slice_seconds, quiet_seconds, workers)
-    found = carry_out("soak", partial(_measure, plan))
+    with measuring("soak", OverheadFailed) as folder:
+        found = asyncio.run(until_stopped(_measure(plan, folder)))
     done = _report(found)
     table = Table("process", "MB after a tenth", "MB at the end", "growth")
     for number, (early, late) in enumerate(_memory(found)):

@@ -8,7 +8,6 @@ percentile keeps the limit. Not here: the samplers (`gateway.stalls`, `bench.pee
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.overhead.loads import Load
-from bench.overhead.running import carry_out
 from bench.overhead.stand import OverheadFailed, Stand, Target, standing
 from bench.peers.commands import PEERS, Command, Place
 from bench.scenarios import Report
 from bench.simulate import show
+from bench.stopping import measuring, until_stopped
 
 LIMIT = 0.005
 """Seconds: the goal for the 99th percentile."""
@@ -56,7 +55,8 @@ def stall(
 ) -> None:
     """Measure how many streams a gateway's loop carries with a p99 stall under 5 ms."""
     numbers = sorted(map(int, streams.split(",")), reverse=True)
-    found = carry_out("stall", partial(_measure, numbers, seconds))
+    with measuring("stall", OverheadFailed) as folder:
+        found = asyncio.run(until_stopped(_measure(numbers, seconds, folder)))
     done = _report(found)
     table = Table("gateway", "streams", "stall p99 ms", "over 5 ms", "tokens/s", "new/s", "core")
     for one in found:

@@ -2,18 +2,16 @@
 
 import asyncio
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from backends.errors import BackendError
-from bench.children import ChildEnded
 from bench.demo import MODEL
 from bench.first_token import RequestFailed
 from bench.simulate import show
-from bench.stopping import until_stopped
+from bench.stopping import measuring, until_stopped
 from bench.warm.measure import Engine, WarmFailed, measure
 from scripts.vllm_env import serve
 from scripts.vllm_env.build import BuildError, build
@@ -50,14 +48,7 @@ def warm(
     ] = False,
 ) -> None:
     """Compare the time to first token of the first request with and without the warm gate."""
-    with tempfile.TemporaryDirectory(prefix="forebay-warm-") as folder:
-        try:
-            engine = simulated() if without_vllm else real()
-            done = asyncio.run(until_stopped(measure(engine, rounds, Path(folder))))
-        except asyncio.CancelledError:
-            raise SystemExit("warm: stopped") from None
-        except ChildEnded as ended:
-            raise SystemExit(f"warm: {ended}; the end of its log:\n{ended.log}") from None
-        except (BuildError, WarmFailed, RequestFailed, BackendError) as failed:
-            raise SystemExit(f"warm: {failed}") from None
+    with measuring("warm", BuildError, WarmFailed, RequestFailed, BackendError) as folder:
+        engine = simulated() if without_vllm else real()
+        done = asyncio.run(until_stopped(measure(engine, rounds, folder)))
     show(done, json)

@@ -1,7 +1,6 @@
 """`python -m bench workers`: the throughput of several relay processes over that of one."""
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -9,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from bench.children import ChildEnded
 from bench.overhead.stand import OverheadFailed
 from bench.scenarios import Report
 from bench.simulate import show
+from bench.stopping import measuring, until_stopped
 from bench.workers.measure import Turn, measure
 
 
@@ -23,13 +22,8 @@ def workers(
     seconds: Annotated[float, typer.Option(help="Of each turn, warm-up included.", min=0.5)] = 4.0,
 ) -> None:
     """Measure what more relay processes bring, and what engine and client take of the machine."""
-    with tempfile.TemporaryDirectory(prefix="forebay-workers-") as folder:
-        try:
-            turns = asyncio.run(measure(count, rounds, seconds, Path(folder)))
-        except ChildEnded as ended:
-            raise SystemExit(f"workers: {ended}; the end of its log:\n{ended.log}") from None
-        except OverheadFailed as failed:
-            raise SystemExit(f"workers: {failed}") from None
+    with measuring("workers", OverheadFailed) as folder:
+        turns = asyncio.run(until_stopped(measure(count, rounds, seconds, folder)))
     show(report(turns, count), json)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from backends.errors import from_wire
 from gateway.brain import Brain
 from gateway.gate import Answer
+from gateway.listeners import ENDS
 from gateway.node.link import Message
 from gateway.node.messages import (
     answer_to_wire,
@@ -16,9 +17,7 @@ from gateway.node.messages import (
     ticket_from_wire,
 )
 from gateway.tenancy.allowance import Allowance, Mirror
-from scheduler.events import Abandoned, Cancel, Dispatch, Failed, Finished
-
-_ENDS = (Finished, Failed, Abandoned)
+from scheduler.events import Abandoned, Cancel, Dispatch
 
 
 class Port:
@@ -65,7 +64,7 @@ class Port:
 
     def _report(self, *values: Any) -> None:
         event = report_from_wire(values)
-        if isinstance(event, _ENDS):
+        if isinstance(event, ENDS):
             self._tickets.discard(event.ticket_id)
         self._brain.door.report(event)
 

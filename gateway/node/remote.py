@@ -11,12 +11,9 @@ from typing import Any
 
 from backends.errors import BackendError, to_wire
 from gateway.gate import Answer, Report
+from gateway.listeners import Listeners
 from gateway.node.messages import answer_from_wire, report_to_wire, ticket_to_wire
-from gateway.tenancy.allowance import Refused
-from scheduler.events import Abandoned, Failed, Finished, Reject
 from scheduler.model import Ticket
-
-_ENDS = (Finished, Failed, Abandoned)
 
 
 class RemoteBrain:
@@ -24,28 +21,23 @@ class RemoteBrain:
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
-        self._answers: dict[str, Callable[[Answer], None]] = {}
+        self._listeners = Listeners()
         self._questions: dict[int, asyncio.Future[tuple[bool, str]]] = {}
         self._numbers = itertools.count(1)
 
     # gate.Admitter
 
     def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None:
-        self._answers[ticket.id] = answer
+        self._listeners.add(ticket.id, answer)
         self._send("submit", *ticket_to_wire(ticket))
 
     def report(self, event: Report) -> None:
-        if isinstance(event, _ENDS):
-            self._answers.pop(event.ticket_id, None)
+        self._listeners.reported(event)
         self._send("report", *report_to_wire(event))
 
     def answered(self, *values: Any) -> None:
-        """The brain's answer to a ticket. One that was abandoned meanwhile is not listening."""
-        answer = answer_from_wire(values)
-        ended = isinstance(answer, Reject | Refused)
-        listener = (self._answers.pop if ended else self._answers.get)(answer.ticket_id, None)
-        if listener is not None:
-            listener(answer)
+        """The brain's answer to a ticket."""
+        self._listeners.tell(answer_from_wire(values))
 
     # what it is told
 

@@ -10,26 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics import TTFT_BUCKETS, Metrics
-from gateway.record import Outcome, RequestRecord
+from gateway.record import Outcome
 from gateway.series import MAX_ROWS, OVERFLOW, Counter, Histogram
-
-RECORD = RequestRecord(
-    request_id="r1",
-    path="/v1/chat/completions",
-    outcome=Outcome.COMPLETED,
-    status=200,
-    model="m",
-    service_class="short",
-    backend="b",
-    channel="ids",
-    prompt_tokens=12,
-    stream=True,
-    attempts=1,
-    stages={"read": 0.001, "tokenize": 0.002},
-    ttft=0.1,
-    e2e=0.5,
-    error="",
-)
+from tests.gateway.records import RECORD
 
 
 async def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

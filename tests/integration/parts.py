@@ -178,3 +178,8 @@ async def running_command(cache_dir: Path, engine: Engine, *options: str) -> Asy
         if process.returncode is None:
             process.kill()
         await process.wait()
+        # To its end, which is when the last child that inherited it has ended: else the loop may be
+        # closed before it has closed its own end.
+        assert process.stderr is not None
+        async with asyncio.timeout(20):
+            await process.stderr.read()

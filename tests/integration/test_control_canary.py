@@ -47,9 +47,11 @@ async def test_sessions_are_split_and_stay(
     assert ready["steering"]["canaries"][MODEL]["share"] == 0.5
 
 
-async def test_copies_go_to_the_new_group_and_nobody_hears_of_them(
+async def mirrored(
     start_engine: StartEngine, start_gateway: StartGateway
-) -> None:
+) -> tuple[Gateway, Engine]:
+    """A gateway whose canary gets a copy of each request and hardly one of its own, and the engine
+    that the copies go to."""
     old, new = await start_engine(), await start_engine()
     canary = {"old": ["a"], "new": ["b"], "steps": [1e-9, 1], "shadow": 1.0, **SLOW}
     gateway = await start_gateway(
@@ -57,6 +59,13 @@ async def test_copies_go_to_the_new_group_and_nobody_hears_of_them(
     )
     trials = gateway.app.brain.steering.canaries.trials
     await gateway.until(lambda: trials[MODEL].progress is not None)
+    return gateway, new
+
+
+async def test_copies_go_to_the_new_group_and_nobody_hears_of_them(
+    start_engine: StartEngine, start_gateway: StartGateway
+) -> None:
+    gateway, new = await mirrored(start_engine, start_gateway)
     before = await served(new)
     assert {await ask(gateway, n) for n in range(5)} == {"a"}
 
@@ -71,13 +80,7 @@ async def test_copies_go_to_the_new_group_and_nobody_hears_of_them(
 async def test_a_copy_that_fails_is_nobodys_business(
     start_engine: StartEngine, start_gateway: StartGateway
 ) -> None:
-    old, new = await start_engine(), await start_engine()
-    canary = {"old": ["a"], "new": ["b"], "steps": [1e-9, 1], "shadow": 1.0, **SLOW}
-    gateway = await start_gateway(
-        backends={"a": {"url": old.url}, "b": {"url": new.url}}, canaries={MODEL: canary}
-    )
-    trials = gateway.app.brain.steering.canaries.trials
-    await gateway.until(lambda: trials[MODEL].progress is not None)
+    gateway, new = await mirrored(start_engine, start_gateway)
     await new.fail("reset_mid_stream")
     assert {await ask(gateway, n) for n in range(5)} == {"a"}
     await gateway.until(lambda: gateway.in_flight() == 0)

@@ -185,6 +185,14 @@ async def test_the_node_tells_one_story_whichever_process_is_asked(
 ) -> None:
     engine = await start_engine()
     running = await start_node(backends={"only": {"url": engine.url}})
+
+    def all_lanes_run() -> bool:
+        """Until then what a process says of itself changes."""
+        lanes = running.node.brain.status.tokenizers().lanes
+        told = set(running.node.relays.names()) == set(running.node.reports)
+        return told and all(lane.workers == lane.wanted for lane in lanes)
+
+    await running.until(all_lanes_run)
     for path, part in (("/ready", '"all_ready": true'), ("/v1/models", MODEL)):
         pages = {await running.page(path) for _ in range(8)}
         assert len(pages) == 1

@@ -49,6 +49,13 @@ async def test_weight_0_stops_new_requests_within_a_second(
         assert await backend_of(gateway) == "a"
 
 
+def has_its_slots(gateway: Gateway) -> bool:
+    """Whether Redis has granted this gateway, alone, all of its backends' slots."""
+    return all(backend.limit == 64 for backend in gateway.app.driver.snapshot().backends) and (
+        gateway.app.control.up is True
+    )
+
+
 async def test_a_class_bound_moves_while_running(
     start_engine: StartEngine, start_gateway: StartGateway, tmp_path: Path
 ) -> None:
@@ -57,7 +64,7 @@ async def test_a_class_bound_moves_while_running(
     }
     with redis_server(tmp_path) as redis:
         gateway = await start_gateway(backends=backends, redis=url_of(redis))
-        await gateway.until(lambda: gateway.app.control.up is True)
+        await gateway.until(lambda: has_its_slots(gateway))
         assert await backend_of(gateway, "water " * 100) == "short"
         before = gateway.app.control.version
         redis.hset("forebay:class:short", "max_prompt_tokens", "50")
