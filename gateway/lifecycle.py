@@ -15,6 +15,7 @@ from gateway.brain import Brain
 from gateway.config import Config
 from gateway.node.node import Node
 from gateway.tasks import Tasks
+from gateway.tls import TlsError, server_context
 from gateway.ui.listener import AdminTaken
 
 log = logging.getLogger("forebay.lifecycle")
@@ -30,6 +31,7 @@ Beside = Callable[[Brain, Tasks], None]
 
 async def serve_until_stopped(config: Config, beside: Beside | None = None) -> None:
     """Run one gateway. Raises StartupError when it cannot even listen."""
+    _check_tls(config)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:
@@ -88,3 +90,11 @@ def _gateway(config: Config) -> App | Node:
     """One process where that is all there is to gain, else a brain and its relay processes."""
     count = config.workers or len(os.sched_getaffinity(0))
     return App(config) if count == 1 else Node(config, count)
+
+
+def _check_tls(config: Config) -> None:
+    """Relay processes read the files for themselves, where nobody would hear of what is wrong."""
+    try:
+        server_context(config.http.tls_cert, config.http.tls_key)
+    except TlsError as error:
+        raise StartupError(str(error)) from error

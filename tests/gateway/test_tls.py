@@ -9,8 +9,10 @@ import openai
 import pytest
 import trustme
 
+from gateway.config import Config
 from gateway.exchange import Exchange
 from gateway.http_types import HttpLimits
+from gateway.lifecycle import StartupError, serve_until_stopped
 from gateway.server import HttpServer
 from gateway.tasks import Tasks
 from gateway.tls import TlsError, server_context
@@ -131,3 +133,15 @@ def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(
     )
     with pytest.raises(TlsError, match="is encrypted"):
         server_context(certificate, locked)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_gateway_without_its_certificate_says_so_and_does_not_start(
+    workers: int, tmp_path: Path
+) -> None:
+    missing = {"tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}
+    backends = {"a": {"url": "http://127.0.0.1:9"}}
+    config = Config.model_validate({"backends": backends, "http": missing, "workers": workers})
+    async with asyncio.timeout(10):
+        with pytest.raises(StartupError, match=r"cannot read the TLS certificate .*cert\.pem"):
+            await serve_until_stopped(config)
