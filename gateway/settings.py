@@ -79,7 +79,7 @@ def scheduler_backend(config: Config, status: BackendStatus, state: State) -> Ba
         state=_STATES[state],
         models=frozenset(model.name for model in found.models) if found else frozenset(),
         classes=frozenset(own.classes),
-        limit=max(1, round(own.limit * status.share)),
+        limit=max(1, round(own.limit * status.share)) if own.limit else 0,
         weight=own.weight,
         kv_tokens=found.kv_tokens if found else 0,
     )

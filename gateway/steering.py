@@ -164,9 +164,9 @@ class Steering:
         backends = {}
         for name, backend in self._backends().items():
             lease = self.sharing.leases.get(BACKEND + name)
+            # 0: full, not gone. Its tickets wait for a share; they do not belong elsewhere.
             share = backend.limit if lease is None else lease.may_use
-            changes = {"limit": share} if share else {"limit": 1, "weight": 0.0}
-            backends[name] = backend.model_copy(update=changes)
+            backends[name] = backend.model_copy(update={"limit": share})
         return self._hour.model_copy(update={"backends": backends})
 
     def _reshared(self, names: frozenset[str]) -> None:

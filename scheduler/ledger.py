@@ -103,7 +103,7 @@ class Member:
 
     @property
     def full(self) -> bool:
-        return len(self.flights) >= self.limit.effective
+        return len(self.flights) >= self.limit.effective or not self.backend.limit
 
     @property
     def idle(self) -> bool:

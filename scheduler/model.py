@@ -197,7 +197,8 @@ class Backend:
 
     `classes` names the pools it belongs to (empty: all of them). `weight` 0 means no new
     tickets; otherwise predicted times count divided by it. `limit` bounds its requests in
-    flight. `prefill_rate` seeds the estimate, in prompt tokens per second. `long_chunk` is
+    flight; at 0 (all slots are other gateways' now) its tickets wait, where weight 0 would send
+    them elsewhere. `prefill_rate` seeds the estimate, in prompt tokens per second. `long_chunk` is
     vLLM's `long_prefill_token_threshold`: how much of a long prompt goes into one step, so that
     short ones need not wait for its end (0: long prompts take whole steps). `kv_tokens` is the
     size of its KV cache (0: unknown; then cached prefixes are forgotten by time alone).

@@ -57,7 +57,7 @@ def view(books: Books) -> Snapshot:
         BackendView(
             name=member.backend.name,
             in_flight=member.in_flight,
-            limit=member.limit.effective,
+            limit=member.limit.effective if member.backend.limit else 0,
             prefill_backlog=member.prefill_backlog,
             prefill_rate=1.0 / member.cost.per_token,
             itl=member.pace.itl,
