@@ -31,6 +31,9 @@ class Model:
 A100_80GB = Gpu(flops=312e12, bandwidth=2.039e12, memory=80e9)
 """NVIDIA A100 80 GB SXM data sheet: 312 TFLOPS bfloat16, 2,039 GB/s."""
 
+A100_40GB = Gpu(flops=312e12, bandwidth=1.555e12, memory=40e9)
+"""NVIDIA A100 40 GB SXM data sheet: the same compute, 1,555 GB/s."""
+
 H100_SXM = Gpu(flops=989e12, bandwidth=3.35e12, memory=80e9)
 """NVIDIA H100 SXM data sheet: 989 TFLOPS bfloat16 dense, 3.35 TB/s."""
 
