@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backends.errors import NotServing
-from backends.pages import kv_tokens
+from backends.pages import kv_tokens, memory_utilization
 from backends.probe import CHAT, COMPLETIONS, Answer, Probe
 from backends.types import Capabilities, Channel, ServedModel
 
@@ -41,6 +41,7 @@ async def prove(probe: Probe) -> Capabilities:
     path = await probe.generate_path(bases[0].name)
     chat, chat_notes = await _channel(probe, bases, "chat")
     completions, completion_notes = await _channel(probe, bases, "completions")
+    page = await probe.page("/metrics") or b""
     return Capabilities(
         version=version,
         models=models,
@@ -48,7 +49,8 @@ async def prove(probe: Probe) -> Capabilities:
         completions=completions,
         notes=chat_notes + completion_notes,
         generate_path=path,
-        kv_tokens=kv_tokens(await probe.page("/metrics") or b""),
+        kv_tokens=kv_tokens(page),
+        memory_utilization=memory_utilization(page),
     )
 
 

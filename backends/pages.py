@@ -3,7 +3,7 @@
 Parsing a page whole would stop the event loop, so the lines are cut out first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,13 +24,24 @@ def lines_of(page: bytes, name: str) -> Iterable[bytes]:
 
 def kv_tokens(page: bytes) -> int:
     """The tokens that the smallest engine's KV cache holds; 0 where the page does not say."""
-    sizes = []
     try:
-        text = b"".join(lines_of(page, CACHE)).decode()
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                labels = sample.labels
-                sizes.append(int(labels["num_gpu_blocks"]) * int(labels["block_size"]))
+        sizes = [int(each["num_gpu_blocks"]) * int(each["block_size"]) for each in _caches(page)]
     except (ValueError, KeyError):
         return 0
     return min(sizes, default=0)
+
+
+def memory_utilization(page: bytes) -> float | None:
+    """The least `gpu_memory_utilization` that an engine began with; None where none is said."""
+    try:
+        shares = [float(each["gpu_memory_utilization"]) for each in _caches(page)]
+    except (ValueError, KeyError):
+        return None
+    return min(shares, default=None)
+
+
+def _caches(page: bytes) -> list[Mapping[str, str]]:
+    """What each engine says of its cache. Raises ValueError for a page that is none."""
+    text = b"".join(lines_of(page, CACHE)).decode()
+    families = text_string_to_metric_families(text)
+    return [sample.labels for family in families for sample in family.samples]

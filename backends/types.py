@@ -53,7 +53,8 @@ class Capabilities:
 
     `generate_path` is the endpoint that answered a one-token text request, used for warm-up and
     health. `notes` say, for a person, what was seen where a channel was not granted. `kv_tokens` is
-    the size of the KV cache (0: the server does not say).
+    the size of the KV cache (0: the server does not say), `memory_utilization` the share of the
+    GPU's memory that the engine took (None: likewise).
     """
 
     version: str
@@ -63,6 +64,7 @@ class Capabilities:
     notes: tuple[str, ...] = ()
     generate_path: str = "/v1/chat/completions"
     kv_tokens: int = 0
+    memory_utilization: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,17 +110,21 @@ def _zone(value: str) -> str:
     return value
 
 
+Windows = Annotated[
+    tuple[Annotated[str, AfterValidator(_window)], ...],
+    BeforeValidator(_windows),
+    Field(description="cron expressions with `;` between: each minute that one matches"),
+]
+Zone = Annotated[
+    str, AfterValidator(_zone), Field(description="the windows' zone, as Europe/Berlin")
+]
+
+
 class PeakConfig(Schema):
     """When peak hours are, and what is held back in them."""
 
-    windows: Annotated[
-        tuple[Annotated[str, AfterValidator(_window)], ...],
-        BeforeValidator(_windows),
-        Field(description="cron expressions with `;` between: each minute that one matches"),
-    ] = ()
-    timezone: Annotated[
-        str, AfterValidator(_zone), Field(description="the windows' zone, as Europe/Berlin")
-    ] = "UTC"
+    windows: Windows = ()
+    timezone: Zone = "UTC"
     lead: Annotated[
         float, Field(ge=0, le=86_400, description="seconds before a window that it takes effect")
     ] = 300.0
@@ -135,15 +139,22 @@ class PeakConfig(Schema):
 
 def active(peak: PeakConfig, now: datetime) -> bool:
     """Whether it is peak time, or will be within the lead."""
-    if not peak.windows:
+    return within(peak.windows, peak.timezone, now, timedelta(seconds=peak.lead))
+
+
+def within(
+    windows: Sequence[str], timezone: str, now: datetime, lead: timedelta = timedelta()
+) -> bool:
+    """Whether a window is open now, or will be within the lead."""
+    if not windows:
         return False
-    windows: Sequence[Cron] = tuple(map(parse, peak.windows))
+    expressions = tuple(map(parse, windows))
     minute = now.astimezone(ZoneInfo("UTC")).replace(second=0, microsecond=0)
-    zone, end = ZoneInfo(peak.timezone), now + timedelta(seconds=peak.lead)
+    zone, end = ZoneInfo(timezone), now + lead
     while minute <= end:
         # Step in UTC: local time has hours that come twice, or not at all.
         local = minute.astimezone(zone)
-        if any(window.matches(local) for window in windows):
+        if any(expression.matches(local) for expression in expressions):
             return True
         minute += timedelta(minutes=1)
     return False

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.pages import kv_tokens
+from backends.pages import kv_tokens, memory_utilization
 
 
 def line(blocks: str, size: str = "16", engine: str = "0") -> str:
@@ -25,3 +25,21 @@ def line(blocks: str, size: str = "16", engine: str = "0") -> str:
 )
 def test_the_size_of_the_cache(page: str, tokens: int) -> None:
     assert kv_tokens(page.encode()) == tokens
+
+
+def share(value: str) -> str:
+    return f'vllm:cache_config_info{{gpu_memory_utilization="{value}"}} 1.0\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        (share("0.92"), 0.92),
+        (share("0.9") + share("0.85"), 0.85),
+        (share("None"), None),
+        (line("100"), None),
+        ("", None),
+    ],
+)
+def test_the_share_of_the_memory(page: str, found: float | None) -> None:
+    assert memory_utilization(page.encode()) == found
