@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PACKAGES := gateway tokenizer_pool scheduler backends bench
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-vllm test test-vllm check coverage bench-report format lock clean
+.PHONY: help venv run run-vllm test test-slow test-vllm check coverage bench-report format lock clean
 
 help:  ## Show these commands
 	@grep -hE "^[a-z-]+:.*##" $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -29,10 +29,13 @@ run-vllm: venv  ## The same in front of a real vLLM on the CPU (builds its envir
 	$(BIN)/python -m bench.run_vllm $(ARGS)
 
 test: venv  ## The fast suite: no GPU, no vLLM
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: venv  ## What starts the whole product as processes, or measures
+	$(BIN)/python -m pytest -n 2 --dist load -m slow $(ARGS)
 
 test-vllm: venv  ## The suite against a real vLLM on the CPU (builds its environment once)
-	$(BIN)/python -m pytest tests/real_vllm tests/tokenizer_pool/test_vllm_parity.py -m real_vllm $(ARGS)
+	$(BIN)/python -m pytest tests/real_vllm tests/tokenizer_pool/test_vllm_parity.py -m real_vllm --timeout 1500 $(ARGS)
 
 check: venv  ## Linters, types, import contracts, lengths; no network
 	$(BIN)/ruff check .
@@ -42,7 +45,7 @@ check: venv  ## Linters, types, import contracts, lengths; no network
 	$(BIN)/python scripts/check_lengths.py $(PACKAGES) scripts
 
 coverage: venv  ## The fast suite with branch coverage, and the floors it must keep
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python -m coverage report --include='scheduler/*' --fail-under=100 --skip-covered
 
 bench-report: venv  ## Every measurement, an hour or two; ARGS=--quick for five minutes without a vLLM

@@ -33,8 +33,8 @@ STEP_MS = 40
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """How much of it. `every` is the mean time between two troubles, in seconds; for `looks`
-    seconds is looked at what is left."""
+    """How much of it. `every` is the mean time between two troubles, in seconds. For `looks`
+    seconds is looked at what there is before, and for as long as `patience` at what is left."""
 
     requests: int = 2000
     concurrency: int = 64
@@ -42,6 +42,7 @@ class Chaos:
     every: float = 0.5
     seed: int = 1
     looks: int = 8
+    patience: int = 30
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ async def measure(chaos: Chaos, folder: Path) -> Report:
         mischief = Mischief(stack.node, stack.http, Random(chaos.seed), every=chaos.every)
         await _load(chaos, stack, seen, mischief)
         await stack.until_ready()
-        after = await _settled(stack, chaos.looks)
+        after = await _settled(stack, chaos.patience, enough=before)
         in_flight = await stack.metric("forebay_in_flight_requests")
         running_on = await _engines_count(stack)
     # The gateway has ended: its request log is complete.
@@ -138,13 +139,17 @@ async def _make_peace(stack: Stack) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _settled(stack: Stack, looks: int) -> _Left:
-    """The least of several looks: what has just ended is closed a moment later."""
-    left = []
+async def _settled(stack: Stack, looks: int, enough: _Left | None = None) -> _Left:
+    """The least of several looks, up to one that is `enough`: what has just ended is closed a
+    moment later."""
+    least = await _look(stack)
     for _ in range(looks):
+        if enough and least.descriptors <= enough.descriptors and least.tasks <= enough.tasks:
+            break
         await asyncio.sleep(1.0)
-        left.append(await _look(stack))
-    return _Left(min(each.descriptors for each in left), min(each.tasks for each in left))
+        seen = await _look(stack)
+        least = _Left(min(least.descriptors, seen.descriptors), min(least.tasks, seen.tasks))
+    return least
 
 
 async def _look(stack: Stack) -> _Left:

@@ -88,6 +88,7 @@ def test_errors_are_relative_to_what_was_measured():
     assert (found["ttft_p50_ms"], found["ttft_p50_model_ms"]) == pytest.approx((200, 300))
 
 
+@pytest.mark.slow
 async def test_an_engine_behind_a_socket_is_recognised():
     spec = replace(SERIAL, step_base=0.02, prefill_per_token=4e-4, decode_per_seq=0.002)
     async with make_fake(engine=spec) as fake:

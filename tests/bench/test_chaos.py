@@ -36,12 +36,13 @@ def test_what_a_stream_is_worth(data: bytes, kind: str, ends: int) -> None:
     assert (verdict.kind, verdict.ends) == (kind, ends)
 
 
+@pytest.mark.slow
 async def test_every_request_ends_once_and_nothing_is_left(tmp_path: Path) -> None:
     chaos = Chaos(requests=100, concurrency=20, engines=3, every=0.12, looks=3)
     report = await measure(chaos, tmp_path)
     assert report.summary["requests"] == 100
-    left = {what: report.summary[what] for what in NONE_OF_THESE}
-    assert not any(left.values()), (left, report.detail)
+    left = {what: report.summary[what] for what in NONE_OF_THESE if report.summary[what]}
+    assert left == {}, report.detail
     assert report.summary["whole"] > 30
     done = report.detail["troubles"]
     assert report.summary["troubles"] >= 10

@@ -114,6 +114,7 @@ class TestPeers:
         assert [one["model_name"] for one in litellm["model_list"]] == ["m", "m"]
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_be_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # pip is told to look at an empty folder only.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -139,6 +140,7 @@ async def test_servers_that_run_already_are_asked_for_model_and_tokenizer():
         await given_engines(["https://h:1/v1"], None, None)
 
 
+@pytest.mark.slow
 def test_two_peers_are_compared(tmp_path: Path):
     file = tmp_path / "r.json"
     flags = ["--peers", "direct,aiohttp,haproxy", "--scenario", "hol-35", "--rounds", "1"]

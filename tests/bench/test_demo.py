@@ -8,6 +8,8 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
+import pytest
+
 from bench.demo import find_redis, free_port, stages
 from tests.bench.test_children import is_alive
 from tests.bench.waiting import reaches
@@ -20,6 +22,7 @@ def descendants(pid: int) -> list[int]:
     return below + [pid for child in below for pid in descendants(child)]
 
 
+@pytest.mark.slow
 async def test_it_answers_says_what_to_try_and_leaves_nothing_behind():
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "--port", str(free_port()), stdout=PIPE, stderr=STDOUT

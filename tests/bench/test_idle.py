@@ -3,10 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from backends.plans.model import Flag
 from bench.demo import free_port
 from bench.idle import measure as idle
 from bench.idle.command import simulated
+
+pytestmark = pytest.mark.slow
 
 COOLS_AFTER, COLD_MS, IDLE = 1.5, 600, 2.5
 

@@ -113,6 +113,7 @@ def test_a_peer_that_is_not_on_the_path_is_not_run(
     assert commands.is_installed("nginx")
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_every_figure_of_forebay_and_the_plain_design(tmp_path: Path) -> None:
     file = tmp_path / "overhead.json"
     command = ["overhead", "--quick", "--seconds", "0.6", "--json", str(file)]

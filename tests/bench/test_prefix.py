@@ -69,6 +69,7 @@ def test_the_report_has_medians_and_what_was_not_run():
     assert document["detail"]["not_run"] == ["nginx"]
 
 
+@pytest.mark.slow
 def test_engines_in_turn_know_less_of_a_conversation_than_one_engine_would(tmp_path: Path):
     file = tmp_path / "r.json"
     flags = ["--policies", "direct", "--rounds", "1", "--seconds", "4", "--rate", "12"]

@@ -112,6 +112,7 @@ class TestText:
             text.placed("# Title\n", "new")
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_told_and_the_others_go_on(tmp_path: Path):
     told: list[str] = []
     steps = [Step("bad", "no-such-command"), Step("good", "headline", ("--from", str(tmp_path)))]
@@ -124,6 +125,7 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(tmp_path: Path):
     assert json.loads((tmp_path / "good.json").read_text())["summary"]["met"] == 0
 
 
+@pytest.mark.slow
 def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(f"{text.BEGIN}\n{text.END}\n")

@@ -44,6 +44,7 @@ async def test_the_ruler_measures_from_sending_to_the_first_event():
     assert found[1] < found[0]
 
 
+@pytest.mark.slow
 async def test_the_ruler_refuses_what_is_no_stream(fake: Fake):
     for model, output in (("other", 3), ("forebay-demo", 3)):
         target = Target(fake.server.url, model, stream=model == "other")

@@ -22,6 +22,7 @@ def run(*command: str) -> dict[str, dict[str, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_short_soak_counts_what_it_sent_and_reads_every_process(tmp_path: Path) -> None:
     found = run(
         *("soak", "--requests", "300", "--slice-seconds", "0.4", "--quiet-seconds", "0.5"),
@@ -47,6 +48,7 @@ def test_growth_is_what_came_after_the_first_tenth() -> None:
     assert summary["requests_per_s"] == 100.0
 
 
+@pytest.mark.slow
 def test_a_short_run_tells_the_stalls_of_both_gateways(tmp_path: Path) -> None:
     found = run(
         *("stall", "--streams", "60", "--seconds", "3", "--json", str(tmp_path / "stall.json"))

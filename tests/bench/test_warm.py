@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from bench.warm.command import COLD_MS, simulated
 from bench.warm.measure import measure
+
+pytestmark = pytest.mark.slow
 
 
 async def test_the_first_request_behind_the_gate_does_not_pay_for_the_start(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL, Gateway
 from tests.redis_server import redis_server, url_of
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["cache_dir", "start_engine", "start_gateway"]
 
 MAY_BE_EMPTY = {"Parity mismatches", "Text that was encoded before"}

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from bench.demo import find_redis, free_port
 from tests.deploy.files import DEPLOY, instructions, services
 from tests.integration.conftest import cache_dir
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["cache_dir"]
 

@@ -50,6 +50,26 @@ class Engine:
 
 
 @asynccontextmanager
+async def ended_at_last(
+    process: asyncio.subprocess.Process, *, status: int = 0, within: float = 60
+) -> AsyncIterator[None]:
+    """At the end the process is told to end, has so many seconds for it, and leaves this status.
+
+    One that does not end is killed: it shall fail its own test, and none after it.
+    """
+    try:
+        yield
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(within):
+            assert await process.wait() == status
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
 async def running_engine(*options: str, port: int = 0) -> AsyncIterator[Engine]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,

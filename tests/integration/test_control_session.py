@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from bench.demo import find_redis
 from tests.integration.conftest import StartEngine
 from tests.integration.parts import MODEL, running_command
 from tests.redis_server import redis_server, url_of
+
+pytestmark = pytest.mark.slow
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -88,7 +91,8 @@ async def test_an_operators_session(
             await _drain_and_back(person)
             await _keys_at_every_relay_process(person)
             command.process.kill()
-            assert b"Traceback" not in await log
+            async with asyncio.timeout(20):
+                assert b"Traceback" not in await log
 
 
 async def _limits_with_redis_cli(person: Operator) -> None:

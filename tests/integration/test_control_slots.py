@@ -1,8 +1,12 @@
 """Three gateways, as processes, before one backend: one of them is killed with -9."""
 
+import pytest
+
 from bench.control.command import SLOW_STEPS, slots_setup
 from bench.control.fleet import fleet
 from bench.control.slots import slots
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 8
 TTL = 3.0

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +15,10 @@ import yaml
 
 from bench.demo import free_port
 from tests.integration.conftest import StartEngine
-from tests.integration.parts import MODEL
+from tests.integration.parts import MODEL, ended_at_last
 from tests.redis_server import redis_server, url_of
+
+pytestmark = pytest.mark.slow
 
 BODY: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -65,13 +66,8 @@ async def gateway(folder: Path, cache: Path, redis: str, workers: int) -> AsyncI
         *(sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)),
         env=os.environ | {"FOREBAY_CACHE": str(cache)},
     )
-    try:
-        async with aiohttp.ClientSession() as session:
-            yield Gateway(f"http://127.0.0.1:{port}", session)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            assert await process.wait() == 0
+    async with ended_at_last(process), aiohttp.ClientSession() as session:
+        yield Gateway(f"http://127.0.0.1:{port}", session)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -18,6 +18,8 @@ from gateway.node.relays import Pace
 from tests.integration.conftest import StartEngine
 from tests.integration.parts import MODEL, running_command
 
+pytestmark = pytest.mark.slow
+
 BODY: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 ENDLESS = BODY | {"stream": True, "max_tokens": 2000, "ignore_eos": True}
 

@@ -21,7 +21,9 @@ import yaml
 
 from bench.demo import free_port
 from tests.integration.conftest import StartEngine
-from tests.integration.parts import MODEL
+from tests.integration.parts import MODEL, ended_at_last
+
+pytestmark = pytest.mark.slow
 
 BODY: dict[str, Any] = {
     "model": MODEL,
@@ -90,13 +92,8 @@ async def gateway(
         *("--log-level", "WARNING"),
         env=os.environ | {"FOREBAY_CACHE": str(cache)},
     )
-    try:
+    async with ended_at_last(process):
         yield f"http://127.0.0.1:{port}", process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(90):
-            await process.wait()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -174,6 +174,8 @@ for seed in range(3):
 
 NAMED_TEST = """
 from tests.scheduler import {0}
+
+pytestmark = pytest.mark.slow
 {0}.{1}()
 """
 
