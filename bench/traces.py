@@ -7,6 +7,7 @@ Reads the gateway's own request log too.
 """
 
 import csv
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -21,8 +22,30 @@ LOGGED_ANSWER = 128
 """Output tokens of a logged request: the gateway does not count them."""
 
 
+FOLDER = "FOREBAY_TRACES"
+"""The environment's name for the folder that `find` looks in."""
+
+_NAMED = {
+    "azure-conv": "azure_llm_2023_conv.csv",
+    "azure-code": "azure_llm_2023_code.csv",
+    "mooncake": "mooncake_conversation.jsonl",
+}
+
+
 class UnknownTrace(ValueError):
-    """The file is none of the formats that are read here."""
+    """The file is none of the formats that are read here, or the name none that is known."""
+
+
+def find(name: str) -> Path:
+    """A file, or one of the public traces by a short name. Raises UnknownTrace."""
+    folder = Path(os.environ.get(FOLDER, "."))
+    path = folder / _NAMED[name] if name in _NAMED else Path(name)
+    if path.is_file():
+        return path
+    raise UnknownTrace(
+        f"there is no {path}: name a file, or set {FOLDER} to a folder that has one of "
+        f"{', '.join(_NAMED.values())} (Azure's are in github.com/Azure/AzurePublicDataset)"
+    )
 
 
 def read(path: Path, limit: int | None = None) -> list[Job]:

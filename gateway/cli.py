@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from gateway import __version__
 from gateway.commands.bench import SETTINGS, bench
+from gateway.commands.capacity import capacity
 from gateway.commands.ctl import ctl
 from gateway.commands.keys import keys
 from gateway.commands.plan import plan
@@ -94,6 +95,7 @@ app.command()(up)
 
 app.command()(report)
 app.command(context_settings=SETTINGS, add_help_option=False)(bench)
+app.command(context_settings=SETTINGS, add_help_option=False)(capacity)
 
 
 def main() -> None:

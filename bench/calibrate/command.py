@@ -17,6 +17,7 @@ from bench.calibrate.measure import Server, decodes, held_out, prefills
 from bench.children import ChildEnded, children
 from bench.compare.engines import CompareFailed
 from bench.compare.engines import real as real_vllm
+from bench.costs import told
 from bench.engine import SERIAL, EngineSpec
 from bench.environment import environment
 from bench.load.discover import LoadFailed
@@ -90,13 +91,8 @@ def report(
     fitted: Fitted, alone: list[Prefill], together: list[Decode], samples: list[Sample]
 ) -> dict[str, Any]:
     """`summary`: the costs in the units of bench.fake_vllm's flags, and the errors."""
-    spec, predicted = fitted.spec, predict(fitted, samples)
-    summary = {
-        "overhead_ms": fitted.overhead * 1e3,
-        "step_ms": spec.step_base * 1e3,
-        "prefill_us": spec.prefill_per_token * 1e6,
-        "decode_us": spec.decode_per_seq * 1e6,
-        "attention_ns": spec.attention * 1e9,
+    predicted = predict(fitted, samples)
+    summary = told(fitted.spec, fitted.overhead) | {
         "fit_error_mean": fitted.error,
         "held_out_requests": len(samples),
     }
