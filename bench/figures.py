@@ -1,6 +1,7 @@
 """Percentiles and goodput of simulated outcomes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 
 from bench.simulation import Outcome
 
@@ -8,9 +9,13 @@ from bench.simulation import Outcome
 def percentile(values: Iterable[float], share: float) -> float:
     """The smallest value that at least `share` of the values do not exceed; 0.0 for none."""
     ordered = sorted(values)
-    if not ordered:
-        return 0.0
-    return ordered[max(0, -int(-share * len(ordered)) - 1)]
+    return ordered[needed(len(ordered), share) - 1] if ordered else 0.0
+
+
+def needed(count: int, share: float) -> int:
+    """How many of `count`, one or more, are at least that share; a product such as 0.07 x 100 is
+    a little more than it should be."""
+    return max(1, ceil(share * count - 1e-9))
 
 
 def ttfts(outcomes: Iterable[Outcome]) -> list[float]:

@@ -167,3 +167,8 @@ def test_percentiles_are_values_that_occurred() -> None:
     values = [float(n) for n in range(1, 101)]
     assert [percentile(values, p) for p in (0.01, 0.5, 0.99, 1.0)] == [1.0, 50.0, 99.0, 100.0]
     assert percentile([], 0.5) == 0.0
+
+
+def test_a_percentile_between_two_values_is_the_upper_one() -> None:
+    assert percentile([1.0, 2.0, 3.0], 0.9) == 3.0
+    assert percentile([float(n) for n in range(1, 151)], 0.99) == 149.0
