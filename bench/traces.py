@@ -19,7 +19,7 @@ from bench.workload import Job
 MOONCAKE_BLOCK = 512
 
 LOGGED_ANSWER = 128
-"""Output tokens of a logged request: the gateway does not count them."""
+"""Output tokens of a logged request whose answer did not tell them."""
 
 
 FOLDER = "FOREBAY_TRACES"
@@ -93,11 +93,14 @@ def _request_log(path: Path) -> Iterator[Job]:
     with path.open("rb") as file:
         try:
             rows = [orjson.loads(line) for line in file]
-            came = sorted((row["time"] - row["e2e"], row["prompt_tokens"]) for row in rows)
+            came = sorted(
+                (row["time"] - row["e2e"], row["prompt_tokens"], row.get("output_tokens", 0))
+                for row in rows
+            )
         except (KeyError, TypeError, orjson.JSONDecodeError) as error:
             raise UnknownTrace(f"{path.name}: {error}") from error
-    for at, prompt in came:
-        yield Job(at - came[0][0], prompt, LOGGED_ANSWER)
+    for at, prompt, output in came:
+        yield Job(at - came[0][0], prompt, output or LOGGED_ANSWER)
 
 
 def _mooncake(path: Path) -> Iterator[Job]:

@@ -248,9 +248,11 @@ class Handlers:
             await call.relay.run(stream, self._headers(story, permit.allowance), seen)
             if prompt.stream and story.status == 200:
                 self._parts.paced(prompt.model, story.service_class, call.relay.pace)
+                story.output_tokens = max(0, call.relay.pace.events - 1)
             counted = bool(call.identity.tenant) or prompt.stream
             if counted and (tokens := answer_tokens(seen, call.relay.tail)):
                 permit.answered(tokens)
+                story.output_tokens = tokens
         if watched:
             self._parts.watchdog.check(permit.backend, prompt, seen, call.relay.tail)
         if prompt.media and story.status == 200:

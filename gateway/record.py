@@ -21,7 +21,8 @@ class Outcome(Enum):
 @dataclass(slots=True)
 class RequestRecord:
     """`status` is what the client was told, 499 when it had left. Times in seconds. `api_key` is
-    the key's name, which is no secret.
+    the key's name, which is no secret. `output_tokens` are those that the answer told, else the
+    events of a stream; 0 where neither is known.
 
     Nobody changes it; it is not frozen because that would make it eight times as costly to make.
     """
@@ -43,3 +44,4 @@ class RequestRecord:
     error: str
     tenant: str = ""
     api_key: str = ""
+    output_tokens: int = 0

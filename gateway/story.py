@@ -45,6 +45,7 @@ class Story:
     attempts: int = 0
     tenant: str = ""
     api_key: str = ""
+    output_tokens: int = 0
     trace: Trace | None = None
     status: int = 0
     outcome: Outcome = Outcome.COMPLETED
@@ -119,6 +120,7 @@ class Story:
             self.error,
             self.tenant,
             self.api_key,
+            self.output_tokens,
         )
 
 

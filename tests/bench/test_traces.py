@@ -16,7 +16,7 @@ MOONCAKE = """{"timestamp": 0, "input_length": 1100, "output_length": 7, "hash_i
 {"timestamp": 2500, "input_length": 90, "output_length": 1, "hash_ids": [0]}
 """
 LOG = """{"time": 1000.0, "prompt_tokens": 40, "e2e": 0.5, "service_class": "short"}
-{"time": 1000.2, "prompt_tokens": 9000, "e2e": 2.2, "service_class": "long"}
+{"time": 1000.2, "prompt_tokens": 9000, "e2e": 2.2, "service_class": "long", "output_tokens": 7}
 """
 
 
@@ -41,7 +41,7 @@ def test_mooncakes_lines_keep_their_prefixes(tmp_path: Path):
 
 def test_our_request_log_is_in_the_order_of_arrival(tmp_path: Path):
     assert jobs(tmp_path, "requests.jsonl", LOG) == [
-        Job(0.0, 9000, LOGGED_ANSWER),
+        Job(0.0, 9000, 7),
         Job(1.5, 40, LOGGED_ANSWER),
     ]
 
