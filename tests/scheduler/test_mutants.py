@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 MUTANTS = {
@@ -174,8 +176,6 @@ for seed in range(3):
 
 NAMED_TEST = """
 from tests.scheduler import {0}
-
-pytestmark = pytest.mark.slow
 {0}.{1}()
 """
 
