@@ -28,6 +28,9 @@ from gateway.steering import Steered, Steering
 from gateway.steering_report import SteeringCollector, report
 from gateway.tasks import Tasks
 from gateway.tenancy.config import KeyConfig
+from gateway.tuning.advisor import Advisor
+from gateway.tuning.report import AdviceCollector
+from gateway.tuning.told import Told
 from gateway.ui.admin import Admin
 from gateway.ui.document import Sources
 from gateway.ui.news import News
@@ -80,6 +83,8 @@ class Brain:
         self._config = config
         self.steering = Steering(config, tasks, self._steered(surroundings))
         self.control, self.door = self.steering.control, self.steering.door
+        self.advisor = Advisor(lambda: self.control.effective, self.fleet.statuses)
+        self.door.ear.heard.append(self.advisor.heard)
         self.status = Status(
             catalogue=self.catalogue,
             control=self.control,
@@ -91,6 +96,7 @@ class Brain:
             steering=partial(report, self.steering),
         )
         metrics.registry.register(SteeringCollector(self.steering))
+        metrics.registry.register(AdviceCollector(self.advisor))
         self._news = News()
         sources = Sources(
             catalogue=self.catalogue,
@@ -98,6 +104,7 @@ class Brain:
             fleet=self.fleet,
             snapshot=self.driver.snapshot,
             rows=metrics.rows,
+            advices=self.advisor.advices,
             draining=surroundings.draining,
         )
         self.admin = Admin(config, sources, self._news)
@@ -158,6 +165,7 @@ class Brain:
         log.info("backend %s is %s: %s", status.spec.name, status.state.value, status.reason)
         self._news.backend(status)
         self.steering.status_changed(status)
+        self.advisor.status_changed(status)
         self.catalogue.status_changed(status)
 
     def _load_seen(self, load: Load) -> None:
@@ -172,6 +180,12 @@ class Brain:
             "pool %s: limit %d → %d, %s (%s)",
             *(decision.pool, decision.before, decision.after, decision.what, decision.cause),
         )
+
+    def tuned(self, told: Told) -> None:
+        """Something changed by itself: for the decision log, the page and the metrics."""
+        self._metrics.tuned(told.kind)
+        self._news.tuned(told)
+        decisions.info("%s: %s, %s", told.subject, told.what, told.why)
 
     def _accepted(self) -> None:
         self._metrics.settings_accepted.inc()

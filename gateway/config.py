@@ -19,6 +19,7 @@ from gateway.replicas.config import ReplicasConfig
 from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
 from gateway.tracing.config import TracingConfig
+from gateway.tuning.config import UtilizationConfig
 from gateway.ui.config import AdminConfig
 from scheduler.model import Placement
 
@@ -210,6 +211,7 @@ class Config(Schema):
     replicas: ReplicasConfig = ReplicasConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     adapt: AdaptConfig = AdaptConfig()
+    utilization: UtilizationConfig = UtilizationConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
     media: MediaConfig = MediaConfig()

@@ -14,21 +14,25 @@ from gateway.driver import Driver
 from gateway.gate import Answer, Report
 from gateway.tenancy.allowance import Mirror
 from gateway.tenancy.limits import Limits
+from gateway.tuning.ear import Ear
 from scheduler.events import Abandoned, Dispatch, Failed, Finished, FirstToken, Progress, Reject
 from scheduler.model import Ticket
 
 
 class Door:
-    """`open`: no limit and no canary is configured, and every ticket goes straight on."""
+    """`open`: no limit and no canary is configured, and every ticket goes straight on. `ear` hears
+    of all of them."""
 
     def __init__(self, driver: Driver, limits: Limits, canaries: Canaries) -> None:
         self._driver = driver
         self._limits = limits
         self._canaries = canaries
         self._visits: dict[str, _Visit] = {}
+        self.ear = Ear()
         self.open = True
 
     def submit(self, ticket: Ticket, answer: Callable[[Answer], None]) -> None:
+        answer = self.ear.submitted(ticket, answer)
         if self.open:
             self._driver.submit(ticket, answer)
             return
@@ -58,6 +62,7 @@ class Door:
         self._driver.submit(replace(steered, priority=priority), answered)
 
     def report(self, event: Report) -> None:
+        self.ear.reported(event)
         visit = self._visits.get(event.ticket_id) if self._visits else None
         if visit is not None and visit.heard(event):
             del self._visits[event.ticket_id]

@@ -101,6 +101,11 @@ class Metrics:
         self._decisions = Counter(
             "forebay_decisions_total", "Changes of a pool's effective limit.", ["pool", "what"]
         )
+        self._tuned = Counter(
+            "forebay_tuning_decisions_total",
+            "What changed by itself, and trials of engines that began and ended.",
+            ["what"],
+        )
         self._parity = Counter(
             "forebay_parity_mismatches_total",
             "Answers whose usage.prompt_tokens was not our exact count.",
@@ -155,6 +160,9 @@ class Metrics:
 
     def decided(self, decision: Decided) -> None:
         self._decisions.inc(decision.pool, decision.what.partition(":")[0])
+
+    def tuned(self, kind: str) -> None:
+        self._tuned.inc(kind)
 
     def export(self) -> dict[str, Any]:
         """What was counted since the last export, as plain data; it is another process's now."""

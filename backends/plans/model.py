@@ -1,6 +1,6 @@
 """What a plan consists of. Values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Value = str | int | float | bool
 
@@ -46,6 +46,11 @@ class Engine:
         """What the gateway should have in flight there: what the engine runs at a time."""
         named = {flag.name: flag.value for flag in self.flags}
         return int(named.get("max-num-seqs", 64))
+
+    def with_flag(self, flag: Flag) -> "Engine":
+        """The same engine with this flag, in place of one of its name if there is one."""
+        others = tuple(each for each in self.flags if each.name != flag.name)
+        return replace(self, flags=(*others, flag))
 
     def arguments(self) -> tuple[str, ...]:
         """All that follows `vllm serve`, but for where to listen."""

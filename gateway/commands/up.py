@@ -17,6 +17,7 @@ import typer
 import uvloop
 
 from backends.discovery.registry import Registration, RegistrySettings
+from backends.managed.flags import NodeFlag
 from backends.managed.gates import FleetGate, RegisteredGate
 from backends.managed.node import Gate, ManagedNode, NotBack
 from backends.managed.process import PortTaken
@@ -29,6 +30,8 @@ from gateway.config import Config, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
 from gateway.log import configure
 from gateway.tasks import Tasks
+from gateway.tuning.carrying import Carrying
+from gateway.tuning.memory import FLAG
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,22 @@ def up(
     host: Annotated[str | None, typer.Option(help="Where the gateway listens.")] = None,
     port: Annotated[int | None, typer.Option(help="The gateway's port.")] = None,
     redis: Annotated[str | None, typer.Option(help="Redis with the operators' keys.")] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply",
+            help="Restart engines with the gpu_memory_utilization that is recommended, one at a "
+            "time, in the windows of `utilization.windows`; back if TTFT gets worse.",
+        ),
+    ] = False,
     expose_timings: Annotated[
         bool | None, typer.Option(help="Tell clients class, backend and stages of the TTFT.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
 ) -> None:
     """Start a plan's engines and keep them running, with a gateway in front."""
-    given = {"host": host, "port": port, "redis": redis, "expose_timings": expose_timings}
+    given: dict[str, Any] = {"host": host, "port": port, "redis": redis}
+    given |= {"expose_timings": expose_timings, "apply": apply or None}
     try:
         found = file.read(plan)
         settings = ManagedSettings(found.command, host=engine_host, grace=engine_grace)
@@ -100,6 +112,11 @@ def _follow(order: Order, node: ManagedNode, brain: Brain, tasks: Tasks) -> None
         within=order.drain_grace,
     )
     _roll_at_hangup(order, node, gate, tasks)
+    engines = NodeFlag(node, gate, FLAG)
+    brain.advisor.managed = engines.values
+    settings = brain.control
+    carrying = Carrying(brain.advisor, engines, lambda: settings.effective.utilization, brain.tuned)
+    tasks.spawn("utilization", carrying.run(brain.door.ear))
 
 
 async def _engines_alone(order: Order, node: ManagedNode) -> None:
@@ -146,7 +163,10 @@ def _config(
 ) -> Config:
     """The gateway's settings with the plan's engines as its backends. Raises ValueError."""
     document = read_file(path) if path else {}
-    document.update((name, value) for name, value in given.items() if value is not None)
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if wanted.pop("apply", False):
+        wanted["utilization"] = document.get("utilization", {}) | {"apply": True}
+    document |= wanted
     document["backends"] = document.get("backends", {}) | {
         engine.name: {
             "url": f"http://{settings.host}:{engine.port}",

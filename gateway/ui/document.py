@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from backends.types import BackendStatus, Load, OwnTraffic
 from gateway.catalogue import Catalogue
 from gateway.control import Control
+from gateway.tuning.memory import Advice
 from gateway.ui.counts import Rows
 from scheduler.snapshot import BackendView, PoolView, Snapshot
 
@@ -34,13 +35,15 @@ class Engines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Who knows what the page shows. `rows` reads one of the metrics."""
+    """Who knows what the page shows. `rows` reads one of the metrics, `advices` says what engines
+    should take of their GPU's memory."""
 
     catalogue: Catalogue
     control: Control
     fleet: Engines
     snapshot: Callable[[], Snapshot]
     rows: Rows
+    advices: Callable[[], Iterable[Advice]]
     draining: Callable[[], bool]
 
 
@@ -76,6 +79,7 @@ def _backends(sources: Sources, views: Iterable[BackendView]) -> list[dict[str, 
     ledger = {view.name: view for view in views}
     loads = {load.backend: load for load in sources.fleet.loads()}
     own = sources.fleet.own_traffic()
+    advices = {advice.backend: advice for advice in sources.advices()}
     found = []
     for status in sources.fleet.statuses():
         name = status.spec.name
@@ -96,6 +100,7 @@ def _backends(sources: Sources, views: Iterable[BackendView]) -> list[dict[str, 
                 "backlog": view.prefill_backlog if view else 0,
                 "prefill_rate": view.prefill_rate if view else None,
                 "kv": load.kv_usage if load else None,
+                "memory": asdict(advices[name]) if name in advices else None,
                 "warm_requests": traffic.requests if traffic else 0,
                 "warm_tokens": traffic.prompt_tokens if traffic else 0,
             }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backends.types import BackendStatus
+from gateway.tuning.told import Told
 from scheduler.events import Decided
 
 KEPT = 200
@@ -20,6 +21,7 @@ class Kind(Enum):
     BACKEND = "backend"
     SETTINGS = "settings"
     CHANNEL = "channel"
+    TUNING = "tuning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class News:
     def distrusted(self, backend: str, model: str, reason: str) -> None:
         """A backend's prompts go as text from now on."""
         self._add(Kind.CHANNEL, backend, f"{model} goes as text", reason)
+
+    def tuned(self, told: Told) -> None:
+        """Something changed by itself."""
+        self._add(Kind.TUNING, told.subject, told.what, told.why)
 
     def accepted(self) -> None:
         self._add(Kind.SETTINGS, "settings", "changed keys are in force")

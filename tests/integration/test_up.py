@@ -84,10 +84,10 @@ def write_plan(path: Path, ports: dict[str, int], **flags: Any) -> None:
 
 
 @asynccontextmanager
-async def up(folder: Path, cache: Path, *options: str) -> AsyncIterator[Up]:
+async def up(folder: Path, cache: Path, *options: str, **settings: Any) -> AsyncIterator[Up]:
     port = free_port()
     config = folder / "forebay.yaml"
-    config.write_text(yaml.safe_dump({"warm": {"requests": 2}, "workers": 1}))
+    config.write_text(yaml.safe_dump({"warm": {"requests": 2}, "workers": 1} | settings))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway.cli", "up", str(folder / "plan.yaml")),
         *("--config", str(config), "--port", str(port), "--engine-grace", "5", *options),

@@ -135,10 +135,16 @@ export class BackendRow {
     this.meter.style.setProperty("--width", `${level * 100}%`);
     say(this.backlog, `${count(state.backlog)} tok`);
     say(this.speed, state.prefill_rate ? `${count(state.prefill_rate)} tok/s` : "–");
-    say(this.kv, share(state.kv));
+    say(this.kv, `${share(state.kv)}${advised(state.memory)}`);
+    this.kv.title = state.memory ? `gpu_memory_utilization ${state.memory.present}: ${state.memory.why}` : "";
     say(this.warmth, `${state.reason} · ${count(state.warm_requests)} warm-up requests so far`);
     say(this.prompts, channels(state.channels));
   }
+}
+
+/** What an engine should take of its GPU's memory, where that is not what it takes. */
+function advised(memory) {
+  return memory && memory.wanted !== memory.present ? ` · take ${memory.wanted}, not ${memory.present}` : "";
 }
 
 function channels(models) {
@@ -168,7 +174,7 @@ export function because(cause) {
   return CAUSES[event] ? CAUSES[event].replace("%", whom ?? "") : cause;
 }
 
-const FILTERS = { limit: ["limit", "burst"], backend: ["backend", "channel"], settings: ["settings"] };
+const FILTERS = { limit: ["limit", "burst"], backend: ["backend", "channel"], settings: ["settings", "tuning"] };
 
 export function newsItem(item) {
   return element(
