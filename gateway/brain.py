@@ -20,6 +20,8 @@ from gateway.discovery import discover
 from gateway.driver import Driver
 from gateway.gauges import StateCollector
 from gateway.handlers import PATHS
+from gateway.memory.check import MemoryCheck
+from gateway.memory.collector import MemoryCollector
 from gateway.meter import WITHIN
 from gateway.metrics import Metrics
 from gateway.settings import backend_specs, fleet_settings, scheduler_settings
@@ -85,6 +87,7 @@ class Brain:
         self.control, self.door = self.steering.control, self.steering.door
         self.advisor = Advisor(lambda: self.control.effective, self.fleet.statuses)
         self.door.ear.heard.append(self.advisor.heard)
+        self.memory = MemoryCheck(config.memory_check.interval, self._seats)
         self.status = Status(
             catalogue=self.catalogue,
             control=self.control,
@@ -97,6 +100,7 @@ class Brain:
         )
         metrics.registry.register(SteeringCollector(self.steering))
         metrics.registry.register(AdviceCollector(self.advisor))
+        metrics.registry.register(MemoryCollector(self.memory))
         self._news = News()
         sources = Sources(
             catalogue=self.catalogue,
@@ -105,6 +109,7 @@ class Brain:
             snapshot=self.driver.snapshot,
             rows=metrics.rows,
             advices=self.advisor.advices,
+            findings=self.memory.document,
             draining=surroundings.draining,
         )
         self.admin = Admin(config, sources, self._news)
@@ -135,6 +140,7 @@ class Brain:
         await self.fleet.start()
         discover(self._config.discovery, self._reconciler(), tuple(self._config.classes))
         self.steering.start()
+        self._tasks.spawn("memory check", self.memory.run())
 
     async def stop(self) -> None:
         await self.admin.stop()
@@ -168,7 +174,16 @@ class Brain:
         self.advisor.status_changed(status)
         self.catalogue.status_changed(status)
 
+    def _seats(self, backend: str) -> int:
+        """How many requests it may run at once, as configured or as its source says."""
+        own = self.control.effective.backends.get(backend)
+        if own is not None:
+            return own.limit
+        limits = {status.spec.name: status.spec.limit for status in self.fleet.statuses()}
+        return limits.get(backend, 1)
+
     def _load_seen(self, load: Load) -> None:
+        self.memory.saw(load)
         self.driver.apply(
             LoadSeen(load.backend, load.running, load.waiting, load.kv_usage, load.preemptions)
         )

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from gateway.bands import ChannelChoice
 from gateway.canary.config import CanaryConfig
 from gateway.discovery import DiscoveryConfig
+from gateway.memory.config import MemoryCheckConfig
 from gateway.peak import PeakConfig
 from gateway.replicas.config import ReplicasConfig
 from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
@@ -212,6 +213,7 @@ class Config(Schema):
     scheduler: SchedulerConfig = SchedulerConfig()
     adapt: AdaptConfig = AdaptConfig()
     utilization: UtilizationConfig = UtilizationConfig()
+    memory_check: MemoryCheckConfig = MemoryCheckConfig()
     timeouts: TimeoutConfig = TimeoutConfig()
     http: HttpConfig = HttpConfig()
     media: MediaConfig = MediaConfig()

@@ -36,7 +36,7 @@ class Engines(Protocol):
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Who knows what the page shows. `rows` reads one of the metrics, `advices` says what engines
-    should take of their GPU's memory."""
+    should take of their GPU's memory, `findings` what the last memory check saw of one."""
 
     catalogue: Catalogue
     control: Control
@@ -44,6 +44,7 @@ class Sources:
     snapshot: Callable[[], Snapshot]
     rows: Rows
     advices: Callable[[], Iterable[Advice]]
+    findings: Callable[[str], list[dict[str, str]]]
     draining: Callable[[], bool]
 
 
@@ -101,6 +102,7 @@ def _backends(sources: Sources, views: Iterable[BackendView]) -> list[dict[str, 
                 "prefill_rate": view.prefill_rate if view else None,
                 "kv": load.kv_usage if load else None,
                 "memory": asdict(advices[name]) if name in advices else None,
+                "findings": sources.findings(name),
                 "warm_requests": traffic.requests if traffic else 0,
                 "warm_tokens": traffic.prompt_tokens if traffic else 0,
             }

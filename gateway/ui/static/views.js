@@ -137,7 +137,8 @@ export class BackendRow {
     say(this.speed, state.prefill_rate ? `${count(state.prefill_rate)} tok/s` : "–");
     say(this.kv, `${share(state.kv)}${advised(state.memory)}`);
     this.kv.title = state.memory ? `gpu_memory_utilization ${state.memory.present}: ${state.memory.why}` : "";
-    say(this.warmth, `${state.reason} · ${count(state.warm_requests)} warm-up requests so far`);
+    const warmth = `${state.reason} · ${count(state.warm_requests)} warm-up requests so far`;
+    say(this.warmth, [warmth, ...state.findings.map((finding) => finding.text)].join(" · "));
     say(this.prompts, channels(state.channels));
   }
 }
