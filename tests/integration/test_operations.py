@@ -152,6 +152,7 @@ async def test_drain_lets_streams_finish_and_refuses_new_requests(
         await draining
 
 
+@pytest.mark.slow
 async def test_the_command_drains_on_sigint_and_exits(
     start_engine: StartEngine, cache_dir: Path
 ) -> None:
