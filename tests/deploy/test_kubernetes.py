@@ -23,7 +23,7 @@ NOT_OF_THE_API = {"ServiceMonitor"}
 
 @cache
 def rendered(overlay: str) -> tuple[dict[str, Any], ...]:
-    kubectl = tool("kubectl", "Debian's kubernetes-client")
+    kubectl = tool("kubectl", "1.21 or newer", in_debian=False)
     ended = subprocess.run(
         [kubectl, "kustomize", FOLDER / overlay], capture_output=True, text=True, check=False
     )
