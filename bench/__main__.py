@@ -19,6 +19,7 @@ from bench.report.command import headline, report
 from bench.simulate import simulate
 from bench.sockets import confirm
 from bench.ttft.command import ttft
+from bench.tuning.command import tune
 from bench.warm.command import warm
 from bench.workers.command import workers
 
@@ -50,6 +51,7 @@ app.command()(prefix)
 app.command()(report)
 app.command()(headline)
 app.command()(workers)
+app.command()(tune)
 app.command("compare")(compare_command)
 app.command("hol")(
     of_scenario("hol", "Head of line, over sockets: nine short prompts for each of 8,000 tokens.")

@@ -1,0 +1,224 @@
+"""`python -m bench tune` (also `forebay tune`): the command line of a search for flags."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvloop
+from rich.console import Console
+
+from backends.plans import file
+from backends.plans.file import BadPlan
+from bench import traces
+from bench.load.discover import LoadFailed
+from bench.load.output import write_json
+from bench.pictures import MissingLibrary, style
+from bench.pictures.tune import draw_search
+from bench.stopping import measuring, until_stopped
+from bench.tuning import targets
+from bench.tuning.book import Book, BookFailed
+from bench.tuning.compare import Comparison, compare
+from bench.tuning.document import document
+from bench.tuning.evidence import plan_of, reasons, verdict
+from bench.tuning.exhaustive import Exhaustive, exhaust
+from bench.tuning.objective import Aim
+from bench.tuning.search import Budget, NothingAllowed, Search
+from bench.tuning.simulated import Simulated
+from bench.tuning.targets import EngineKind, Target
+from bench.tuning.telling import Telling
+from bench.tuning.traffic import CLASSES, SHORT, Traffic
+from scripts.vllm_env.build import BuildError
+
+_FAILURES = (
+    BadPlan,
+    BookFailed,
+    BuildError,
+    LoadFailed,
+    MissingLibrary,
+    NothingAllowed,
+    ValueError,
+)
+_SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the command line asks for, beside the traffic."""
+
+    kind: EngineKind
+    gpu: str
+    plan: Path | None
+    name: str | None
+    aim: Aim
+    budget: Budget
+    seed: int
+    study: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where results go besides the terminal."""
+
+    json: Path | None
+    pictures: Path | None
+    plan: Path | None
+
+
+def tune(
+    engine: Annotated[
+        EngineKind, typer.Option(help="A model, an engine of --plan, or vLLM on this CPU.")
+    ] = EngineKind.SIM,
+    gpu: Annotated[str, typer.Option(help=f"sim: {', '.join(targets.GPUS)}.")] = "a100-40gb",
+    plan: Annotated[Path | None, typer.Option(help="managed: the plan file.")] = None,
+    name: Annotated[str | None, typer.Option(help="managed: which engine of the plan.")] = None,
+    service_class: Annotated[
+        str, typer.Option("--class", help=f"Whose TTFT counts: {', '.join(CLASSES)}.")
+    ] = SHORT,
+    short: Annotated[int, typer.Option(help="Longest short prompt.", min=1)] = 1024,
+    aim: Annotated[Aim, typer.Option(help="TTFT p99 over a throughput floor, or goodput.")] = (
+        Aim.TTFT
+    ),
+    slo_ttft: Annotated[float, typer.Option(help="A good answer's TTFT, seconds.")] = 0.6,
+    prompt: Annotated[str | None, typer.Option(help=f"Prompt tokens: {_SIZES}.")] = None,
+    output: Annotated[str | None, typer.Option(help="Answer tokens, likewise.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Draw sizes from this trace or request log.", exists=True)
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a second.", min=0.01)] = None,
+    requests: Annotated[int, typer.Option(help="Requests of a window.", min=20)] = 200,
+    windows: Annotated[int, typer.Option(help="Windows of a candidate.", min=1)] = 3,
+    evaluations: Annotated[float, typer.Option(help="At most, defaults included.", min=2)] = 60.0,
+    minutes: Annotated[
+        float | None, typer.Option(help="At most, the comparison included.", min=0.1)
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(help="Of the comparison with the defaults; 0 leaves it out.", min=0)
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Of the requests and of the search.")] = 0,
+    study: Annotated[
+        Path | None, typer.Option(help="An SQLite file: a stopped search goes on from it.")
+    ] = None,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="sim: measure every candidate, too.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Write PNG files there.")] = None,
+    write_plan: Annotated[
+        Path | None, typer.Option(help="Write a plan with the chosen flags, if they are better.")
+    ] = None,
+) -> None:
+    """Find max_num_seqs, max_num_batched_tokens, long_prefill_token_threshold and
+    gpu_memory_utilization for one class."""
+    sizes = targets.SIMULATED if engine is EngineKind.SIM else targets.ON_CPU
+    with measuring("tune", *_FAILURES) as folder:
+        _check(engine, gpu, plan, service_class)
+        traffic = Traffic(
+            rate or sizes[2], requests, prompt or sizes[0], output or sizes[1],
+            recorded=tuple(traces.read(trace)) if trace else (),
+            bound=short, service_class=service_class, target=slo_ttft, seed=seed,
+        )  # fmt: skip
+        seconds = float("inf") if minutes is None else 60 * minutes
+        budget = Budget(windows, evaluations, seconds, rounds)
+        order = Order(engine, gpu, plan, name, aim, budget, seed, study)
+        outputs = Outputs(json, pictures, write_plan)
+        if pictures is not None:
+            style.check()
+        run(order, traffic, outputs, folder, exhaustive=exhaustive)
+
+
+def _check(engine: EngineKind, gpu: str, plan: Path | None, service_class: str) -> None:
+    if gpu not in targets.GPUS:
+        raise ValueError(f"--gpu takes one of {', '.join(targets.GPUS)}")
+    if service_class not in CLASSES:
+        raise ValueError(f"--class takes one of {', '.join(CLASSES)}")
+    if (engine is EngineKind.MANAGED) is not (plan is not None):
+        raise ValueError("--engine managed takes --plan FILE, the others don't")
+
+
+def run(
+    order: Order, traffic: Traffic, outputs: Outputs, folder: Path, *, exhaustive: bool
+) -> None:
+    """The whole of it. Raises any of `_FAILURES`."""
+    target = _target(order, traffic, folder)
+    task = _task(order, traffic, target)
+    book = Book(target.space, task, order.seed, order.study)
+    with Telling(order.aim, order.budget.windows, order.budget.evaluations) as telling:
+        search = Search(target.evaluator, book, order.aim, order.budget, telling.candidate)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            comparison = runner.run(until_stopped(_measure(search)))
+    every = _exhaust(target, search) if exhaustive else None
+    written = document(search, task, comparison, every)
+    _show(written)
+    if outputs.json is not None:
+        write_json(outputs.json, written)
+    if outputs.pictures is not None:
+        print(f"wrote {draw_search(outputs.pictures, written)}")
+    _conclude(target, search, comparison, outputs.plan)
+
+
+async def _measure(search: Search) -> Comparison | None:
+    await search.run()
+    rounds = search.budget.rounds
+    if not rounds:
+        return None
+    return await compare(search.evaluator, search.best().flags, search.aim, rounds)
+
+
+def _target(order: Order, traffic: Traffic, folder: Path) -> Target:
+    if order.kind is EngineKind.SIM:
+        return targets.simulated(order.gpu, traffic)
+    if order.plan is not None:
+        return targets.managed(order.plan, order.name, traffic, folder)
+    return targets.real(traffic, folder)
+
+
+def _task(order: Order, traffic: Traffic, target: Target) -> dict[str, Any]:
+    """What a study file is for: with anything of it changed its measurements mean nothing."""
+    asked = asdict(replace(traffic, recorded=()))
+    return {
+        "engine": order.kind.value,
+        "gpu": order.gpu if order.kind is EngineKind.SIM else None,
+        "aim": order.aim.value,
+        "windows": order.budget.windows,
+        "traffic": asked | {"recorded": len(traffic.recorded)},
+        "axes": {axis: list(values) for axis, values in target.space.axes.items()},
+        "start": asdict(target.space.start),
+    }
+
+
+def _exhaust(target: Target, search: Search) -> Exhaustive:
+    if not isinstance(target.evaluator, Simulated):
+        raise ValueError("--exhaustive is for --engine sim: real engines would take days")
+    return exhaust(target.evaluator, target.space, search.objective, search.budget.windows)
+
+
+def _show(written: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for key, value in written["summary"].items():
+        told: Sequence[Any] = (
+            [f"--{k} {v}" for k, v in value.items()] if "flags" in key else [value]
+        )
+        console.print(f"{key:24} {' '.join(map(str, told))}")
+    for flag, reason in written["detail"]["reasons"].items():
+        console.print(f"--{flag}: {reason}")
+
+
+def _conclude(
+    target: Target, search: Search, comparison: Comparison | None, path: Path | None
+) -> None:
+    """The verdict, and the plan if there is something to write into it."""
+    if comparison is not None:
+        print(verdict(comparison))
+    if path is None:
+        return
+    if comparison is not None and not comparison.better:
+        print("no plan is written: nothing was found that is better", file=sys.stderr)
+        return
+    chosen = search.best()
+    told = reasons(chosen, search.book.entries, search.objective)
+    path.write_text(file.write(plan_of(target.plan, target.name, chosen.flags, told)))
+    print(f"wrote {path}")

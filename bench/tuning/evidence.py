@@ -1,0 +1,91 @@
+"""Why each chosen flag has its value, in measured numbers, and a plan that carries them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from backends.plans.model import Engine, Flag, Plan
+from bench.tuning.book import Entry
+from bench.tuning.compare import Comparison
+from bench.tuning.objective import Aim, Objective, figures
+from bench.tuning.space import NAMES, Flags
+
+
+def with_flags(
+    engine: Engine, flags: Flags | None, reasons: Mapping[str, str] | None = None
+) -> Engine:
+    """The engine with these flags in the place of its own ones of the same names; None: without."""
+    kept = tuple(flag for flag in engine.flags if flag.name not in NAMES.values())
+    told = reasons or {}
+    values = {} if flags is None else flags.values()
+    own = tuple(Flag(name, value, told.get(name, "tried")) for name, value in values.items())
+    return replace(engine, flags=(*own, *kept))
+
+
+def curves(entries: Mapping[Flags, Entry], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+    """For each flag and each of its values the best that was measured with it, whatever the other
+    flags were; `allowed` is false where the constraints ruled out everything with that value."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for axis, name in NAMES.items():
+        by_value: dict[Any, list[Entry]] = {}
+        for flags, entry in entries.items():
+            if (value := getattr(flags, axis)) is not None:
+                by_value.setdefault(value, []).append(entry)
+        found[name] = [
+            {"value": value, **_best(by_value[value], objective)} for value in sorted(by_value)
+        ]
+    return found
+
+
+def _best(entries: list[Entry], objective: Objective) -> dict[str, Any]:
+    allowed = [entry for entry in entries if not objective.violations(entry.windows)]
+    best = min(allowed or entries, key=lambda entry: objective.score(entry.windows))
+    return {
+        "score": objective.score(best.windows),
+        "measured": len(entries),
+        "allowed": bool(allowed),
+        "kv_usage": figures(best.windows).kv_usage,
+    }
+
+
+def reasons(chosen: Entry, entries: Mapping[Flags, Entry], objective: Objective) -> dict[str, str]:
+    """For each flag a line: what its value gave, and what the values beside it did."""
+    told = {}
+    unit = "TTFT p99 {:.0f} ms" if objective.aim is Aim.TTFT else "goodput {:.2f}/s"
+    for name, points in curves(entries, objective).items():
+        value = chosen.flags.values().get(name)
+        line = f"measured {_said(unit, objective.score(chosen.windows))}"
+        places = [point["value"] for point in points]
+        if value in places:
+            at = places.index(value)
+            beside = points[max(0, at - 1) : at] + points[at + 1 : at + 2]
+            line += "".join(
+                f"; best with {p['value']}: {_said(unit, p['score'])}"
+                f"{'' if p['allowed'] else ' but ruled out'}"
+                for p in beside
+            )
+        told[name] = line
+    return told
+
+
+def plan_of(plan: Plan, name: str, flags: Flags, told: Mapping[str, str]) -> Plan:
+    """The plan with the engine of this name as it was chosen."""
+    engines = tuple(
+        with_flags(engine, flags, told) if engine.name == name else engine
+        for engine in plan.engines
+    )
+    return replace(plan, engines=engines)
+
+
+def verdict(comparison: Comparison) -> str:
+    """In a sentence, for people."""
+    what = "TTFT p99" if comparison.aim is Aim.TTFT else "goodput"
+    interval = f"{comparison.ratio:.2f} ({comparison.low:.2f} to {comparison.high:.2f})"
+    numbers = f"{what} over the defaults', {len(comparison.chosen)} rounds: {interval}"
+    if comparison.better:
+        return f"better than the engine's defaults; {numbers}"
+    return f"cannot improve on the engine's defaults: within noise, or worse; {numbers}"
+
+
+def _said(unit: str, score: float) -> str:
+    return unit.format(abs(score))
