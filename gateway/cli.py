@@ -15,6 +15,7 @@ from gateway.commands.capacity import capacity
 from gateway.commands.ctl import ctl
 from gateway.commands.keys import keys
 from gateway.commands.plan import plan
+from gateway.commands.recalibrate import recalibrate
 from gateway.commands.report import report
 from gateway.commands.up import up
 from gateway.config import Config, parse_backends, read_file
@@ -47,6 +48,10 @@ def serve(
     admin_port: Annotated[
         int | None, typer.Option(help="Port of the live page (/ui); without one there is none.")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file: the certificate with its chain. Needs --tls-key.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file: the certificate's key.")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that serve requests; default: one for each core.")
     ] = None,
@@ -67,7 +72,9 @@ def serve(
     given = {
         "host": host,
         "port": port,
-        "admin_port": admin_port,
+        "admin.port": admin_port,
+        "http.tls_cert": tls_cert,
+        "http.tls_key": tls_key,
         "workers": workers,
         "redis": redis,
         "request_log": request_log,
@@ -94,6 +101,7 @@ app.command()(up)
 
 
 app.command()(report)
+app.command()(recalibrate)
 app.command(context_settings=SETTINGS, add_help_option=False)(bench)
 app.command(context_settings=SETTINGS, add_help_option=False)(capacity)
 
@@ -107,9 +115,10 @@ def _settings(
 ) -> Config:
     """The file's settings with the command line over them. Raises ValueError."""
     document = read_file(file) if file else {}
-    if (admin_port := given.pop("admin_port")) is not None:
-        document["admin"] = document.get("admin", {}) | {"port": admin_port}
-    document.update((name, value) for name, value in given.items() if value is not None)
+    for name, value in given.items():
+        section, _, setting = name.rpartition(".")
+        if value is not None:
+            (document.setdefault(section, {}) if section else document)[setting] = value
     if backends:
         document["backends"] = parse_backends(backends)
     document.setdefault("backends", {})

@@ -8,7 +8,9 @@ import aiohttp
 import openai
 import pytest
 import trustme
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from gateway.config import Config
 from gateway.exchange import Exchange
 from gateway.http_types import HttpLimits
@@ -145,3 +147,13 @@ async def test_a_gateway_without_its_certificate_says_so_and_does_not_start(
     async with asyncio.timeout(10):
         with pytest.raises(StartupError, match=r"cannot read the TLS certificate .*cert\.pem"):
             await serve_until_stopped(config)
+
+
+def test_the_command_takes_certificate_and_key(files: tuple[Path, Path], tmp_path: Path) -> None:
+    certificate, _ = files
+    serve = ["serve", "--backend", "http://127.0.0.1:9", "--port", "0", "--workers", "1"]
+    alone = CliRunner().invoke(app, [*serve, "--tls-cert", str(certificate)])
+    assert (alone.exit_code, "give both, or neither" in alone.output) == (2, True)
+    missing = str(tmp_path / "key.pem")
+    ended = CliRunner().invoke(app, [*serve, "--tls-cert", str(certificate), "--tls-key", missing])
+    assert (ended.exit_code, "cannot read the TLS key" in ended.output) == (2, True)
