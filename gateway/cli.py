@@ -17,6 +17,7 @@ from gateway.commands.keys import keys
 from gateway.commands.plan import plan
 from gateway.commands.recalibrate import recalibrate
 from gateway.commands.report import report
+from gateway.commands.tune import tune
 from gateway.commands.up import up
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
@@ -104,6 +105,7 @@ app.command()(report)
 app.command()(recalibrate)
 app.command(context_settings=SETTINGS, add_help_option=False)(bench)
 app.command(context_settings=SETTINGS, add_help_option=False)(capacity)
+app.command(context_settings=SETTINGS, add_help_option=False)(tune)
 
 
 def main() -> None:

@@ -54,14 +54,18 @@ class Wish:
 
 def plan(
     model: Annotated[
-        str,
+        str | None,
         typer.Option(help="A size (13b), or what vLLM loads: a directory or hub id."),
-    ],
-    gpu_memory: Annotated[float, typer.Option(help="GB of one GPU.", min=1)],
+    ] = None,
+    gpu_memory: Annotated[float | None, typer.Option(help="GB of one GPU.", min=1)] = None,
     service_class: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--class", help="A class; CLASS=2 for two engines of it. Repeatable."),
-    ],
+    ] = None,
+    made_before: Annotated[
+        Path | None,
+        typer.Option("--from", help="No rules: print this plan file, as `forebay tune` writes it."),
+    ] = None,
     size: Annotated[
         float | None, typer.Option(help="Billions of parameters, when MODEL doesn't say.", min=0)
     ] = None,
@@ -86,17 +90,22 @@ def plan(
 ) -> None:
     """Print, for each class, the flags of `vllm serve` that follow from the rules, with reasons."""
     try:
-        wish = Wish(
-            model=model if _SIZE.fullmatch(model) is None else UNNAMED,
-            hardware=Hardware(size or size_of(model), gpu_memory, gpus, prefill_rate),
-            engines=_engines(service_class),
-            classes=dict(_classes(config)),
-            lengths=read_lengths(traffic) if traffic else None,
-            fastokens=_proved(tokenizer) if tokenizer else None,
-            peak=peak,
-            port=port,
-        )
-        made = make(wish)
+        if made_before is not None:
+            made = file.read(made_before)
+        elif model is None or gpu_memory is None or not service_class:
+            raise ValueError("say --model, --gpu-memory and --class, or --from FILE")
+        else:
+            wish = Wish(
+                model=model if _SIZE.fullmatch(model) is None else UNNAMED,
+                hardware=Hardware(size or size_of(model), gpu_memory, gpus, prefill_rate),
+                engines=_engines(service_class),
+                classes=dict(_classes(config)),
+                lengths=read_lengths(traffic) if traffic else None,
+                fastokens=_proved(tokenizer) if tokenizer else None,
+                peak=peak,
+                port=port,
+            )
+            made = make(wish)
     except (ValueError, OSError, TokenizerUnavailable) as error:
         _give_up(str(error))
     shown = file.write if output is Format.PLAN else render.FORMATS[output.value]

@@ -95,3 +95,18 @@ def test_what_cannot_be_planned_says_what_to_change() -> None:
         assert refused.exit_code == 2
         assert why in refused.output
         assert "forebay plan: " in refused.output
+
+
+def test_a_plan_file_is_printed_in_another_form(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    made = plan(*("--model", "7b", "--gpu-memory", "80", "--class", "short", "--format", "plan"))
+    path.write_text(made.output.replace("max-num-seqs: 48", "max-num-seqs: 96"))
+    shown = plan("--from", str(path), "--format", "compose")
+    assert shown.exit_code == 0, shown.output
+    assert "--max-num-seqs=96" in yaml.safe_load(shown.output)["services"]["short-0"]["command"]
+
+
+def test_without_a_plan_file_the_rules_need_their_facts() -> None:
+    shown = plan("--model", "7b")
+    assert shown.exit_code == 2
+    assert "--from FILE" in shown.output
