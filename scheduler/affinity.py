@@ -5,9 +5,13 @@ had to store since. What a hit is worth is decided by `placement`, in seconds.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from math import inf
+from types import MappingProxyType
 
 from scheduler.model import AffinitySpec, Backend, Ticket
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class _Cache:
@@ -50,11 +54,13 @@ class PrefixMap:
         self._caches: dict[str, _Cache] = {}
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    def cached_tokens(self, ticket: Ticket, now: float) -> dict[str, int]:
+    def cached_tokens(self, ticket: Ticket, now: float) -> Mapping[str, int]:
         """For each backend that holds a part of the prompt's beginning, how many tokens of it.
 
         At least one token of a prompt is always left to compute.
         """
+        if not ticket.prefix and not ticket.session:
+            return _NOTHING
         held: dict[str, int] = {}
         spec, oldest = self._spec, now - self._spec.memory
         if ticket.prefix:

@@ -22,6 +22,7 @@ def check(books: Books) -> None:
         assert pool.in_flight == len(mine), "a pool's count has drifted"
         assert pool.bursty == sum(f.prefilling and f.bursty for f in mine)
         queued = [entry.ticket for entry in pool.queue]
+        assert all(entry.service_class == pool.name for entry in pool.queue)
         held = pool.queue.held
         assert held.tickets == len(queued)
         assert held.tokens == sum(t.prompt_tokens for t in queued)
@@ -34,7 +35,7 @@ def check(books: Books) -> None:
 
 
 def _check_tickets(books: Books) -> None:
-    queued = {entry.ticket.id: pool for pool in books.pools for entry in pool.queue}
+    queued = {entry.ticket.id: entry for pool in books.pools for entry in pool.queue}
     assert queued == books.waiting, "the queues and their index differ"
     assert not queued.keys() & books.flights.keys(), "a ticket is queued and in flight"
     assert len(books.expiry) == len(queued), "a queued ticket has no deadline, or a ghost has"

@@ -5,9 +5,8 @@ all moves between them go through this file, so that counts, queues, deadlines a
 change together. `audit.check` proves that they did.
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
-from types import MappingProxyType
 
 from scheduler.admission import Admission, Offer
 from scheduler.affinity import PrefixMap
@@ -19,8 +18,6 @@ from scheduler.model import Backend, Settings, Ticket
 from scheduler.placement import Chooser
 from scheduler.pools import Pool, Pools
 from scheduler.queues import Head, Queued
-
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Books:
@@ -34,8 +31,8 @@ class Books:
         self.chooser = Chooser(settings.placement)
         self.prefixes = PrefixMap(settings.affinity)
         self.flights: dict[str, Flight] = {}
-        self.waiting: dict[str, Pool] = {}
-        self.expiry = LazyHeap()
+        self.waiting: dict[str, Queued] = {}
+        self.expiry: LazyHeap[Queued] = LazyHeap()
         self.recovering: dict[str, AdaptiveLimit] = {}
         """Limits that are not whole, by the name of their pool or backend."""
         self.stirred = False
@@ -50,35 +47,38 @@ class Books:
             expires = min(expires, ticket.answer_by - self._fastest(ticket, pool, work))
         # Earliest deadline first, as if everyone had arrived `queue_wait` before its deadline;
         # a deadline later than the usual one is no reason to stand further back.
-        rank = min(now, expires - settings.queue_wait) - ticket.priority * settings.ageing
-        queued = Queued(ticket, now, expires, rank, work)
+        rank = expires - settings.queue_wait
+        rank = min(rank, now)
+        if ticket.priority:
+            rank -= ticket.priority * settings.ageing
+        queued = Queued(ticket, pool.name, now, expires, rank, work)
         self.admission.arrived(queued, pool, now)
         return queued
 
     def insert(self, queued: Queued, pool: Pool) -> None:
-        empty = not pool.queue.entries
+        empty = pool.queue.held.tickets == 0
         if pool.queue.add(queued) or empty or not pool.smallest:
             pool.wake()
-        self.waiting[queued.ticket.id] = pool
-        self.expiry.push(queued.ticket.id, queued.expires)
+        self.waiting[queued.ticket.id] = queued
+        self.expiry.push(queued, queued.expires)
         self.stirred = True
 
-    def dequeue(self, ticket_id: str) -> Queued:
-        """Take a ticket out of the queue that will not be served."""
-        pool = self.waiting.pop(ticket_id)
-        self.expiry.discard(ticket_id)
-        queued = pool.queue.remove(ticket_id)
-        if not pool.queue.entries:
+    def dequeue(self, queued: Queued) -> Pool:
+        """Take a ticket that will not be served out of its class's queue."""
+        pool = self.pools[queued.service_class]
+        del self.waiting[queued.ticket.id]
+        pool.queue.remove(queued)
+        self.expiry.left()
+        if not pool.queue:
             # Its idle backends may serve others now.
             self.wake_pools()
-        return queued
+        return pool
 
     def serve(self, head: Head, pool: Pool) -> None:
         """Take the ticket whose turn it is out of the queue."""
-        ticket_id = head.queued.ticket.id
-        del self.waiting[ticket_id]
-        self.expiry.discard(ticket_id)
+        del self.waiting[head.queued.ticket.id]
         pool.queue.serve(head)
+        self.expiry.left()
 
     def launch(self, ticket: Ticket, pool: Pool, offer: Offer, now: float) -> None:
         """Enter a ticket that waits no more into a backend's ledger."""
@@ -95,7 +95,8 @@ class Books:
             self.fleet.filled(member)
         pool.served.add(ticket.prompt_tokens, now)
         pool.last_served = now
-        self.pools.count(flight, 1)
+        pool.in_flight += 1
+        pool.bursty += bursty
         if ticket.prefix or ticket.session:
             self.prefixes.dispatched(ticket, member.backend, tokens, now)
 
@@ -104,7 +105,8 @@ class Books:
         flight = self.flights.get(ticket_id)
         if flight is None or not flight.prefilling:
             return None
-        self.pools.first_token(flight)
+        if flight.bursty:
+            self.pools.first_token(flight)
         flight.member.first_token(flight, now)
         self._prefilled(flight)
         return flight
@@ -119,7 +121,8 @@ class Books:
         flight = self.flights.pop(ticket_id, None)
         if flight is None:
             return None
-        member, prefilling, was_full = flight.member, flight.prefilling, flight.member.full
+        member = flight.member
+        prefilling, was_full = flight.prefilling, not member.vacant
         self.pools.count(flight, -1)
         member.close(flight, now)
         if was_full and not member.full:
@@ -158,7 +161,9 @@ class Books:
 
     def resettle(self, settings: Settings) -> None:
         """Put new settings in force: queues are sorted anew, in order of arrival."""
-        waiting = sorted(map(self.dequeue, tuple(self.waiting)), key=lambda q: q.arrived)
+        waiting = sorted(self.waiting.values(), key=lambda queued: queued.arrived)
+        for queued in waiting:
+            self.dequeue(queued)
         if settings.affinity != self.settings.affinity:
             self.prefixes = PrefixMap(settings.affinity)
         self.settings = settings
@@ -172,7 +177,8 @@ class Books:
         self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}
         self.fit_limits()
         for queued in waiting:
-            self.insert(queued, self.class_of(queued.ticket, queued.work))
+            pool = self.class_of(queued.ticket, queued.work)
+            self.insert(replace(queued, service_class=pool.name, gone=False), pool)
         for flight in self.flights.values():
             self.pools.count(flight, 1)
 
@@ -193,12 +199,6 @@ class Books:
             if held:
                 return ticket.prompt_tokens - max(held.values())
         return ticket.prompt_tokens
-
-    def cached_tokens(self, ticket: Ticket, now: float) -> Mapping[str, int]:
-        """How much of the prompt each backend that holds some of it is likely to hold."""
-        if ticket.prefix or ticket.session:
-            return self.prefixes.cached_tokens(ticket, now)
-        return _NOTHING
 
     def _fastest(self, ticket: Ticket, pool: Pool, work: int) -> float:
         """Seconds that the prompt's prefill takes on the best backend, if that were idle."""

@@ -38,6 +38,7 @@ from scheduler.events import (
 from scheduler.ledger import Load
 from scheduler.model import BackendState, Settings, Ticket
 from scheduler.pools import Pool
+from scheduler.queues import Queued
 from scheduler.snapshot import Snapshot, describe, view
 from scheduler.turn import Turn
 
@@ -95,10 +96,15 @@ class Scheduler:
         """Something changed: dispatch whatever may go now, and ask for the next wake-up."""
         books = self._books
         if books.waiting:
-            self._dispatcher.pump(turn)
+            if books.fleet.vacant:
+                self._dispatcher.pump(turn)
             if turn.newcomer is not None:
                 self._refuse_newcomer(turn.newcomer, turn)
-        if books.waiting or books.recovering:
+            # Where no slot is free, nothing but a deadline comes with time.
+            soon = books.fleet.vacant or not books.expiry.none_before(self._announced)
+            if soon or books.recovering:
+                self._announce(turn)
+        elif books.recovering:
             self._announce(turn)
 
     def next_wakeup(self) -> float | None:
@@ -119,9 +125,8 @@ class Scheduler:
 
     def _pass_time(self, turn: Turn) -> None:
         books = self._books
-        while (ticket_id := books.expiry.due(turn.now)) is not None:
-            pool = books.waiting[ticket_id]
-            self._reject(books.dequeue(ticket_id).ticket, pool, Reason.EXPIRED, turn)
+        while (queued := books.expiry.due(turn.now)) is not None:
+            self._reject_queued(queued, Reason.EXPIRED, turn)
         for name, limit in tuple(books.recovering.items()):
             before = limit.effective
             if limit.recover(turn.now):
@@ -132,15 +137,8 @@ class Scheduler:
 
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
-        books, announced = self._books, self._announced
-        if (
-            books.expiry.none_before(announced)
-            and not books.recovering
-            and self._dispatcher.retry_at >= announced
-        ):
-            return
         wakeup = self._next_due()
-        if wakeup < announced:
+        if wakeup < self._announced:
             self._announced = wakeup
             turn.tell(WakeAt(wakeup, turn.cause))
 
@@ -170,17 +168,15 @@ class Scheduler:
             self._reject(ticket, pool, Reason.EXPIRED, turn)
         elif books.waiting or not self._dispatcher.at_once(queued, pool, turn):
             books.insert(queued, pool)
-            turn.newcomer = ticket
+            turn.newcomer = queued
 
-    def _refuse_newcomer(self, ticket: Ticket, turn: Turn) -> None:
+    def _refuse_newcomer(self, queued: Queued, turn: Turn) -> None:
         """Refuse a ticket that could not go at once if that makes its queue too long."""
-        pool = self._books.waiting.get(ticket.id)
-        if pool is None:
+        if queued.gone:
             return
-        refusal = pool.refusal(ticket)
+        refusal = self._books.pools[queued.service_class].refusal(queued.ticket)
         if refusal is not None:
-            self._books.dequeue(ticket.id)
-            self._reject(ticket, pool, refusal, turn)
+            self._reject_queued(queued, refusal, turn)
 
     def _refusal(self, ticket: Ticket) -> Reason | None:
         books = self._books
@@ -215,10 +211,14 @@ class Scheduler:
             self._halve(member.backend.name, member.limit, "the engine is busy", turn)
 
     def _on_abandoned(self, event: Abandoned, turn: Turn) -> None:
-        if event.ticket_id in self._books.waiting:
-            self._books.dequeue(event.ticket_id)
+        queued = self._books.waiting.get(event.ticket_id)
+        if queued is not None:
+            self._books.dequeue(queued)
         else:
             self._books.land(event.ticket_id, turn.now)
+
+    def _reject_queued(self, queued: Queued, reason: Reason, turn: Turn) -> None:
+        self._reject(queued.ticket, self._books.dequeue(queued), reason, turn)
 
     def _reject(self, ticket: Ticket, pool: Pool, reason: Reason, turn: Turn) -> None:
         for_now = reason in _FOR_NOW
@@ -290,12 +290,12 @@ class Scheduler:
         """Refuse queued tickets whose model nothing alive could serve any more."""
         books = self._books
         alive: dict[str, bool] = {}
-        for ticket_id, pool in tuple(books.waiting.items()):
-            model = pool.queue[ticket_id].ticket.model
+        for queued in tuple(books.waiting.values()):
+            model = queued.ticket.model
             if model not in alive:
                 alive[model] = books.fleet.alive(model)
             if not alive[model]:
-                self._reject(books.dequeue(ticket_id).ticket, pool, Reason.NO_BACKEND, turn)
+                self._reject_queued(queued, Reason.NO_BACKEND, turn)
 
     def _on_settings_changed(self, event: SettingsChanged, turn: Turn) -> None:
         self._books.resettle(event.settings)
@@ -303,8 +303,8 @@ class Scheduler:
     def _on_drain(self, event: Drain, turn: Turn) -> None:
         books = self._books
         books.draining = True
-        for ticket_id, pool in tuple(books.waiting.items()):
-            self._reject(books.dequeue(ticket_id).ticket, pool, Reason.DRAINING, turn)
+        for queued in tuple(books.waiting.values()):
+            self._reject_queued(queued, Reason.DRAINING, turn)
 
     def _on_woke(self, event: Woke, turn: Turn) -> None:
         # A timer may fire a little early: whatever was announced has to be asked for again.

@@ -12,7 +12,7 @@ from scheduler.books import Books
 from scheduler.events import Dispatch
 from scheduler.ledger import Member
 from scheduler.model import Ticket
-from scheduler.placement import best, best_first, offers
+from scheduler.placement import WINDOW, best, best_first, offers
 from scheduler.pools import Pool
 from scheduler.queues import Queued
 from scheduler.turn import Turn
@@ -40,7 +40,7 @@ class Dispatcher:
         # Where no slot is free all wait for an end, not for a time.
         for pool in books.pools.ordered if books.fleet.vacant else ():
             # A class at its limit waits for an end, not for a time.
-            if -inf < pool.asleep_until < at and pool.queue.entries and not pool.at_limit:
+            if -inf < pool.asleep_until < at and pool.queue and not pool.at_limit:
                 at = pool.asleep_until
         return at
 
@@ -59,13 +59,12 @@ class Dispatcher:
     def pump(self, turn: Turn) -> None:
         """Dispatch every ticket that may go now; classes in the order of their oldest rank."""
         books, now = self._books, turn.now
-        if not books.fleet.vacant:
-            return
         ready = [pool for pool in books.pools.ordered if pool.may_go(now)]
         while ready and books.fleet.vacant:
-            pool = min(ready, key=_rank) if len(ready) > 1 else ready[0]
+            pool = _oldest(ready) if len(ready) > 1 else ready[0]
             self._claimed = self._claim_against(pool)
-            if not self._serve_one(pool, turn) or not pool.may_go(now):
+            served = self._serve_one(pool, turn)
+            if not served or (books.fleet.vacant and not pool.may_go(now)):
                 ready.remove(pool)
 
     def _claim_against(self, pool: Pool) -> Member | None:
@@ -74,7 +73,7 @@ class Dispatcher:
         Without the claim, smaller classes could keep that backend busy for ever.
         """
         for other in self._books.pools.ordered:
-            if other.waits_for is None or other is pool or not len(other.queue):
+            if other.waits_for is None or other is pool or not other.queue:
                 continue
             if not other.smallest and _rank(other) < _rank(pool):
                 return other.waits_for
@@ -103,7 +102,7 @@ class Dispatcher:
     def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
         """What the ticket takes now, or None and a note of when to ask again."""
         ticket = queued.ticket
-        cached = self._books.cached_tokens(ticket, now)
+        cached = self._books.prefixes.cached_tokens(ticket, now)
         members = self._with_slot(pool, ticket, cached)
         found = self._of_own(queued, pool, offers(members, ticket, cached, now), now)
         if found is None and pool.spec.spill:
@@ -116,7 +115,7 @@ class Dispatcher:
         """The best offer of the class's own backends that may be taken."""
         if not made:
             return None
-        first = best(made)
+        first = made[0] if len(made) == 1 else best(made)
         if pool.smallest and self._books.admission.lateness(first, pool) <= _ROUNDING:
             return first
         shared = self._openings(queued.ticket, now)
@@ -155,10 +154,13 @@ class Dispatcher:
         """The backends to choose from: what the ticket may use and has a slot for the class."""
         books = self._books
         found = books.fleet.candidates(pool.name, ticket.model, ticket.avoid)
-        few = books.chooser.look_at(found, ticket, cached)
-        open_ones = self._open(few, pool)
-        if not open_ones and len(few) < len(found):
+        if len(found) <= WINDOW:
             open_ones = self._open(found, pool)
+        else:
+            few = books.chooser.look_at(found, ticket, cached)
+            open_ones = self._open(few, pool) or self._open(found, pool)
+        if len(open_ones) < 2:
+            return open_ones
         return books.chooser.pick(open_ones, ticket)
 
     def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
@@ -176,7 +178,19 @@ class Dispatcher:
         return Openings(members, few, target=smallest.spec.ttft_target, now=now)
 
 
+def _oldest(pools: Sequence[Pool]) -> Pool:
+    """The class of the least rank; the first of equal ones."""
+    oldest, least = pools[0], _rank(pools[0])
+    for pool in pools[1:]:
+        if (rank := _rank(pool)) < least:
+            oldest, least = pool, rank
+    return oldest
+
+
 def _rank(pool: Pool) -> float:
     """When the class's next ticket came, as ranks count it, or when it was served last."""
     rank = pool.queue.turns()[0].queued.rank
-    return rank if pool.smallest else max(rank, pool.last_served) + pool.lead
+    if pool.smallest:
+        return rank
+    last_served = pool.last_served
+    return (rank if rank > last_served else last_served) + pool.lead

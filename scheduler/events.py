@@ -4,7 +4,7 @@ Each command names the event that caused it (`cause`), so that a request's story
 from the log alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -115,7 +115,7 @@ Event = (
 )
 
 
-_SUBJECTS: dict[type[Event], Callable[[Any], str]] = {
+CAUSES: Mapping[type[Event], Callable[[Any], str]] = {
     Arrived: lambda e: f"arrived:{e.ticket.id}",
     FirstToken: lambda e: f"first_token:{e.ticket_id}",
     Progress: lambda e: f"progress:{e.ticket_id}",
@@ -129,11 +129,7 @@ _SUBJECTS: dict[type[Event], Callable[[Any], str]] = {
     Drain: lambda e: "drain",
     Woke: lambda e: "woke",
 }
-
-
-def cause_of(event: Event) -> str:
-    """The event's id as commands carry it: its kind, and whom it is about where it is about one."""
-    return _SUBJECTS[type(event)](event)
+"""An event's id as commands carry it: its kind, and whom it is about where it is about one."""
 
 
 class Reason(Enum):

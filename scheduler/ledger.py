@@ -133,7 +133,8 @@ class Member:
         if 0 < tokens <= chunk:
             # It joins the next step beside one chunk of each long prompt.
             return self.near_backlog * cost.per_token
-        return max(self._free_at - now, _DOUBT * cost.seconds(self.prefill_backlog))
+        left, doubted = self._free_at - now, _DOUBT * cost.seconds(self.prefill_backlog)
+        return left if left > doubted else doubted
 
     def open(self, flight: Flight) -> None:
         ticket_id, name, tokens = flight.ticket.id, flight.service_class, flight.tokens

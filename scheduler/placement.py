@@ -13,7 +13,7 @@ from scheduler.model import Placement, Ticket
 
 # That one of so many backends is idle while most are busy is next to certain, so the price of
 # a decision need not grow with the fleet.
-_WINDOW = 16
+WINDOW = 16
 
 
 def offers(
@@ -25,7 +25,7 @@ def offers(
         tokens = ticket.prompt_tokens
         if cached:
             tokens -= cached.get(member.backend.name, 0)
-        wait = 0.0 if member.idle else member.wait(tokens, now)
+        wait = member.wait(tokens, now)
         cost = member.cost
         made.append(Offer(member, tokens, wait, wait + cost.base + tokens * cost.per_token))
     return made
@@ -33,7 +33,7 @@ def offers(
 
 def best(made: Sequence[Offer]) -> Offer:
     """The least predicted time to first token by weight, then the least loaded, then the name."""
-    return made[0] if len(made) == 1 else min(made, key=_preference)
+    return min(made, key=_preference)
 
 
 def best_first(first: Offer, made: Sequence[Offer]) -> Iterator[Offer]:
@@ -70,11 +70,11 @@ class Chooser:
 
         Whoever holds a part of the prompt in its cache is looked at in any case.
         """
-        if len(members) <= _WINDOW or self._pick is not None:
+        if len(members) <= WINDOW or self._pick is not None:
             return members
         start = crc32(ticket.id.encode()) % len(members)
-        window = members[start : start + _WINDOW]
-        window += members[: _WINDOW - len(window)]
+        window = members[start : start + WINDOW]
+        window += members[: WINDOW - len(window)]
         if not cached:
             return window
         known = {member.backend.name for member in window}

@@ -9,7 +9,7 @@ from scheduler.estimate import Meter
 from scheduler.events import Reason
 from scheduler.ledger import Flight, Member
 from scheduler.model import ClassSpec, Settings, Ticket
-from scheduler.queues import ClassQueue
+from scheduler.queues import UNBOUNDED, Bounds, ClassQueue
 
 # A queue's drain rate is what it did lately, not what it did a minute ago.
 _DRAIN_MEMORY = 10.0
@@ -25,6 +25,8 @@ class Pool:
     limit: AdaptiveLimit
     lead: float
     smallest: bool
+    bounds: Bounds = field(init=False)
+    tenant_bounds: Bounds = field(init=False)
     burst: BurstWindow = field(default_factory=BurstWindow)
     served: Meter = field(default_factory=lambda: Meter(_DRAIN_MEMORY))
     in_flight: int = 0
@@ -40,7 +42,12 @@ class Pool:
     """The busy backend that its next ticket will go to."""
 
     def __post_init__(self) -> None:
-        self.name = self.spec.name
+        spec = self.spec
+        self.name = spec.name
+        self.bounds = _bounds(spec.queue_limit, spec.queue_tokens, spec.queue_bytes)
+        self.tenant_bounds = _bounds(
+            spec.tenant_queue_limit, spec.tenant_queue_tokens, spec.tenant_queue_bytes
+        )
 
     @property
     def at_limit(self) -> bool:
@@ -56,24 +63,16 @@ class Pool:
         return (
             self.asleep_until <= now
             and self.in_flight < self.limit.effective
-            and bool(self.queue.entries)
+            and self.queue.held.tickets > 0
         )
 
     def refusal(self, ticket: Ticket) -> Reason | None:
         """Why the queue, with this ticket in it, is over one of its limits, or None."""
-        spec, held = self.spec, self.queue.held
-        if (
-            held.tickets > spec.queue_limit
-            or _over(held.tokens, spec.queue_tokens)
-            or _over(held.body_bytes, spec.queue_bytes)
-        ):
+        queue = self.queue
+        if queue.held.exceeds(self.bounds):
             return Reason.QUEUE_FULL
-        own = self.queue.by_tenant[ticket.tenant]
-        if (
-            _over(own.tickets, spec.tenant_queue_limit)
-            or _over(own.tokens, spec.tenant_queue_tokens)
-            or _over(own.body_bytes, spec.tenant_queue_bytes)
-        ):
+        bounds = self.tenant_bounds
+        if bounds != UNBOUNDED and queue.by_tenant[ticket.tenant].exceeds(bounds):
             return Reason.TENANT_QUEUE_FULL
         return None
 
@@ -102,6 +101,9 @@ class Pools:
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.ordered)
 
+    def __getitem__(self, name: str) -> Pool:
+        return self._by_name[name]
+
     def get(self, name: str) -> Pool | None:
         return self._by_name.get(name)
 
@@ -125,9 +127,9 @@ class Pools:
                 pool.bursty += step
 
     def first_token(self, flight: Flight) -> None:
-        """A flight that is in its prefill leaves it."""
+        """A bursty flight that is in its prefill leaves it; its class may be gone since."""
         pool = self._by_name.get(flight.service_class)
-        if pool is not None and flight.bursty:
+        if pool is not None:
             pool.bursty -= 1
 
     def configure(self, pool: Pool, members: Sequence[Member], lenders: Sequence[Member]) -> None:
@@ -154,7 +156,7 @@ class Pools:
 
     def may_lend(self, member: Member) -> bool:
         """Whether the backend is idle enough to take one more ticket of a class not its own."""
-        if not member.idle or any(self._by_name[c].queue.entries for c in self._own(member)):
+        if not member.idle or any(self._by_name[c].queue for c in self._own(member)):
             return False
         return member.strangers < self._lendable(member.limit.effective)
 
@@ -170,8 +172,8 @@ class Pools:
         return larger < min(self.slots(member, pool), member.limit.effective)
 
 
-def _over(amount: int, limit: int | None) -> bool:
-    return limit is not None and amount > limit
+def _bounds(*limits: int | None) -> Bounds:
+    return Bounds(*(inf if limit is None else limit for limit in limits))
 
 
 def _bound(spec: ClassSpec) -> float:

@@ -8,7 +8,9 @@ prompt each. Within a tenant it is the age of the ticket, with a head start for 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,17 +23,21 @@ _REMEMBERED = 1024
 LaneKey = tuple[str, frozenset[str]]
 
 
-class Queued(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Queued:
     """A waiting ticket. `rank` orders it within its tenant (seconds; smaller goes first).
 
     `work` is what of its prompt an engine has to compute, if it goes where most is cached.
     """
 
     ticket: Ticket
+    service_class: str
     arrived: float
     expires: float
     rank: float
     work: int
+    gone: bool = False
+    """It waits no more."""
 
 
 class FairClock:
@@ -46,12 +52,13 @@ class FairClock:
 
     def tag(self, tenant: str, since: float) -> float:
         """The tenant's start tag, for a tenant that has been waiting since virtual `since`."""
-        return max(since, self.finish.get(tenant, 0.0))
+        finish = self.finish.get(tenant, 0.0)
+        return finish if finish > since else since
 
     def charge(self, tenant: str, tag: float, tokens: int) -> None:
         """The tenant was served `tokens` at start tag `tag`."""
         self.virtual = max(self.virtual, tag)
-        self.finish[tenant] = tag + max(tokens, 1) / self._weights.get(tenant, 1.0)
+        self.finish[tenant] = tag + (tokens or 1) / self._weights.get(tenant, 1.0)
         if len(self.finish) > _REMEMBERED:
             # A finish tag behind virtual time says nothing any more: forget it.
             self.finish = {t: f for t, f in self.finish.items() if f > self.virtual}
@@ -65,8 +72,11 @@ class Lane:
     def __init__(self, key: LaneKey, clock: FairClock) -> None:
         self.model, self.avoid = key
         self._clock = clock
-        self._tenants: dict[str, LazyHeap] = {}
+        self._tenants: dict[str, LazyHeap[Queued]] = {}
         self._turns: list[tuple[float, str]] = []
+
+    def __iter__(self) -> Iterator[Queued]:
+        return (queued for heap in self._tenants.values() for queued in heap)
 
     def add(self, queued: Queued) -> bool:
         """Add a ticket; False if the lane's head is certainly the same as before."""
@@ -75,13 +85,14 @@ class Lane:
         if heap is None:
             heap = self._tenants[tenant] = LazyHeap()
             heappush(self._turns, (self._clock.tag(tenant, self._clock.virtual), tenant))
-        return heap.push(queued.ticket.id, queued.rank)
+        return heap.push(queued, queued.rank)
 
-    def discard(self, ticket: Ticket) -> None:
-        self._tenants[ticket.tenant].discard(ticket.id)
+    def left(self, tenant: str) -> None:
+        """A ticket of the tenant is gone."""
+        self._tenants[tenant].left()
 
-    def head(self) -> tuple[float, str] | None:
-        """The fair tag and the id of the ticket whose turn it is, or None when empty."""
+    def head(self) -> "Head | None":
+        """The ticket whose turn it is, or None when empty."""
         turns, finished = self._turns, self._clock.finish
         while turns:
             tag, tenant = turns[0]
@@ -92,18 +103,30 @@ class Lane:
                 continue
             first = self._tenants[tenant].first()
             if first is not None:
-                return tag, first[1]
+                return Head(tag, first[2], self)
             heappop(turns)
             del self._tenants[tenant]
         return None
 
 
-class Head(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Head:
     """The ticket of a lane whose turn it is, and its tenant's fair tag."""
 
     tag: float
     queued: Queued
     lane: Lane
+
+
+class Bounds(NamedTuple):
+    """How much may wait; infinite where that is not bounded."""
+
+    tickets: float
+    tokens: float
+    body_bytes: float
+
+
+UNBOUNDED = Bounds(inf, inf, inf)
 
 
 class Held:
@@ -124,28 +147,31 @@ class Held:
         self.tokens -= ticket.prompt_tokens
         self.body_bytes -= ticket.body_bytes
 
+    def exceeds(self, bounds: Bounds) -> bool:
+        return (
+            self.tickets > bounds.tickets
+            or self.tokens > bounds.tokens
+            or self.body_bytes > bounds.body_bytes
+        )
+
 
 class ClassQueue:
     """All waiting tickets of one class, and how much they are, together and by tenant."""
 
-    __slots__ = ("_clock", "_lanes", "_turns", "by_tenant", "entries", "held")
+    __slots__ = ("_clock", "_lanes", "_turns", "by_tenant", "held")
 
     def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
         self._clock = FairClock(weights)
         self.held = Held()
         self.by_tenant: dict[str, Held] = {}
         self._lanes: dict[LaneKey, Lane] = {}
-        self.entries: dict[str, Queued] = {}
         self._turns: Sequence[Head] | None = None
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return self.held.tickets
 
     def __iter__(self) -> Iterator[Queued]:
-        return iter(self.entries.values())
-
-    def __getitem__(self, ticket_id: str) -> Queued:
-        return self.entries[ticket_id]
+        return (queued for lane in self._lanes.values() for queued in lane)
 
     def add(self, queued: Queued) -> bool:
         """Queue a ticket; True if it may go where no other ticket of the queue may."""
@@ -157,7 +183,6 @@ class ClassQueue:
             lane = self._lanes[key] = Lane(key, self._clock)
         if lane.add(queued):
             self._turns = None
-        self.entries[ticket.id] = queued
         own = self.by_tenant.get(ticket.tenant)
         if own is None:
             own = self.by_tenant[ticket.tenant] = Held()
@@ -165,17 +190,15 @@ class ClassQueue:
         self.held.add(ticket)
         return new
 
-    def remove(self, ticket_id: str) -> Queued:
+    def remove(self, queued: Queued) -> None:
         """Take a ticket out that will not be served: its tenant is not charged."""
-        queued = self.entries[ticket_id]
         ticket = queued.ticket
-        self._take(ticket, self._lanes[(ticket.model, ticket.avoid)])
-        return queued
+        self._take(queued, self._lanes[(ticket.model, ticket.avoid)])
 
-    def serve(self, head: "Head") -> None:
+    def serve(self, head: Head) -> None:
         """Take the head out that `turns` offered, and charge its tenant."""
         ticket = head.queued.ticket
-        self._take(ticket, head.lane)
+        self._take(head.queued, head.lane)
         self._clock.charge(ticket.tenant, head.tag, ticket.prompt_tokens)
 
     def serve_at_once(self, ticket: Ticket) -> None:
@@ -184,15 +207,17 @@ class ClassQueue:
         tag = clock.tag(ticket.tenant, clock.virtual)
         clock.charge(ticket.tenant, tag, ticket.prompt_tokens)
 
-    def _take(self, ticket: Ticket, lane: Lane) -> None:
-        del self.entries[ticket.id]
+    def _take(self, queued: Queued, lane: Lane) -> None:
+        ticket = queued.ticket
+        tenant = ticket.tenant
+        queued.gone = True
         self._turns = None
-        lane.discard(ticket)
+        lane.left(tenant)
         self.held.remove(ticket)
-        own = self.by_tenant[ticket.tenant]
+        own = self.by_tenant[tenant]
         own.remove(ticket)
         if not own.tickets:
-            del self.by_tenant[ticket.tenant]
+            del self.by_tenant[tenant]
 
     def turns(self) -> Sequence[Head]:
         """Each lane's head, fairest first."""
@@ -201,13 +226,9 @@ class ClassQueue:
         return self._turns
 
     def _take_turns(self) -> Sequence[Head]:
-        entries, heads = self.entries, []
-        for key, lane in tuple(self._lanes.items()):
-            head = lane.head()
-            if head is None:
-                del self._lanes[key]
-            else:
-                heads.append(Head(head[0], entries[head[1]], lane))
+        heads = [head for lane in self._lanes.values() if (head := lane.head()) is not None]
+        if len(heads) < len(self._lanes):
+            self._lanes = {(head.lane.model, head.lane.avoid): head.lane for head in heads}
         if len(heads) > 1:
             heads.sort(key=lambda head: (head.tag, head.queued.ticket.id))
         return heads

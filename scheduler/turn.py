@@ -1,7 +1,7 @@
 """One call of `Scheduler.handle`."""
 
-from scheduler.events import Command, Event, cause_of
-from scheduler.model import Ticket
+from scheduler.events import CAUSES, Command, Event
+from scheduler.queues import Queued
 
 
 class Turn:
@@ -12,13 +12,13 @@ class Turn:
     def __init__(self, event: Event, now: float) -> None:
         self._event = event
         self.now = now
-        self.newcomer: Ticket | None = None
+        self.newcomer: Queued | None = None
         self.commands: list[Command] = []
 
     @property
     def cause(self) -> str:
         """The event's id; made only for a turn that commands something."""
-        return cause_of(self._event)
+        return CAUSES[type(self._event)](self._event)
 
     def tell(self, command: Command) -> None:
         self.commands.append(command)

@@ -60,11 +60,11 @@ MUTANTS = {
         "min(self._dispatcher.retry_at, books.expiry.least())",
         "self._dispatcher.retry_at",
     ),
-    "an early wake-up is not asked for": ("core.py", "wakeup < announced", "False"),
+    "an early wake-up is not asked for": ("core.py", "wakeup < self._announced", "False"),
     "an expired ticket keeps its deadline": (
         "books.py",
-        "        pool = self.waiting.pop(ticket_id)\n        self.expiry.discard(ticket_id)\n",
-        "        pool = self.waiting.pop(ticket_id)\n",
+        "        pool.queue.remove(queued)\n        self.expiry.left()\n",
+        "        pool.queue.remove(queued)\n",
     ),
     "a draining scheduler takes tickets": ("core.py", "if books.draining:", "if False:"),
     "weight 0 takes tickets": ("fleet.py", " and backend.weight > 0", ""),
@@ -72,7 +72,7 @@ MUTANTS = {
     "a down backend takes tickets": ("fleet.py", "backend.state is BackendState.READY and", ""),
     "an abandoned ticket stays queued": (
         "core.py",
-        "            self._books.dequeue(event.ticket_id)\n        else",
+        "            self._books.dequeue(queued)\n        else",
         "            pass\n        else",
     ),
     "the queue is not emptied when all is down": (
@@ -119,7 +119,7 @@ NAMED = {
         (POLICIES, "test_the_reserve_of_a_lender_stays_free_and_what_ends_there_makes_room"),
     ),
     "a queueing class lends": (
-        ("pools.py", "self._by_name[c].queue.entries for c", "False for c"),
+        ("pools.py", "self._by_name[c].queue for c", "False for c"),
         (POLICIES, "test_nobody_spills_over_to_a_class_that_queues_itself_until_its_queue_is_gone"),
     ),
     "a long prompt spills over everywhere": (
@@ -127,7 +127,7 @@ NAMED = {
         (POLICIES, "test_a_long_prompt_spills_over_only_where_short_ones_keep_an_open_backend"),
     ),
     "a tenant's tokens have no bound": (
-        ("pools.py", "or _over(own.tokens, spec.tenant_queue_tokens)", ""),
+        ("pools.py", "spec.tenant_queue_tokens, spec", "None, spec"),
         (POLICIES, "test_a_tenant_may_not_fill_the_queue_alone"),
     ),
     "late first tokens are never forgotten": (
@@ -162,7 +162,7 @@ NAMED = {
         (FAIRNESS, "test_a_priority_overtakes_only_what_came_at_most_its_head_start_before_it"),
     ),
     "short prompts always go first": (
-        ("dispatch.py", "max(rank, pool.last_served) + pool.lead", "1e9"),
+        ("dispatch.py", "    return (rank if", "    return 1e9\n    return (rank if"),
         (FAIRNESS, "test_short_prompts_overtake_a_long_one_for_a_bounded_time_only"),
     ),
 }

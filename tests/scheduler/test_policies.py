@@ -344,6 +344,14 @@ def test_late_first_tokens_may_be_ignored_and_those_of_a_class_that_is_gone_are(
         assert play(9.0, FirstToken("t")) == []
 
 
+def test_a_burst_prompt_whose_class_is_gone_counts_nowhere_when_it_is_through() -> None:
+    play = Playbook(_QUIET, backend("a", limit=8))
+    play.arrive(0.0, "long", 3000)
+    play(0.1, SettingsChanged(ONE_CLASS))
+    assert play(0.5, FirstToken("long")) == []
+    assert play(0.6, Finished("long")) == []
+
+
 # --- spilling ---------------------------------------------------------------------------------
 
 
