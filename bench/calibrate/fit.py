@@ -58,7 +58,11 @@ def fit(prefills: Sequence[Prefill], decodes: Sequence[Decode], limits: EngineSp
         raise ValueError("too few different requests to fit the costs")
     rows = [_prefill_row(prefill, limits) for prefill in prefills]
     rows += [[0.0, 1.0, 0.0, d.running * d.context, float(d.running)] for d in decodes]
-    measured = [p.ttft for p in prefills] + [d.gap for d in decodes]
+    return solve(rows, [p.ttft for p in prefills] + [d.gap for d in decodes], limits)
+
+
+def solve(rows: Sequence[Sequence[float]], measured: Sequence[float], limits: EngineSpec) -> Fitted:
+    """The costs that explain what was measured; a row has how often each of COSTS was paid."""
     matrix = numpy.array(rows) / numpy.array(measured)[:, None]
     costs = _least_squares(matrix)
     found: dict[str, Any] = dict(zip(COSTS, costs, strict=True))

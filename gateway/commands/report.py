@@ -1,6 +1,5 @@
 """`forebay report`: the daily TTFT analysis, from the request log."""
 
-import re
 import sys
 import time
 from dataclasses import asdict
@@ -11,14 +10,12 @@ import orjson
 import typer
 from rich.console import Console
 
+from gateway.commands.shared import seconds
 from gateway.config import ClassConfig, Config
 from gateway.report.analysis import Analysis, analyse
 from gateway.report.lines import Log
 from gateway.report.picture import NoPictures, draw
 from gateway.report.table import show
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 def report(
@@ -47,7 +44,7 @@ def report(
         analysis = analyse(
             lines,
             until=time.time() if until is None else until,
-            span=_seconds(since),
+            span=seconds("--since", since),
             targets=_targets(target or []),
         )
         _write(analysis, lines.unreadable, json, png)
@@ -69,13 +66,6 @@ def _write(analysis: Analysis, unreadable: int, json: Path | None, png: Path | N
         draw(analysis, png)
     if json != Path("-"):
         show(analysis.report, unreadable, Console())
-
-
-def _seconds(span: str) -> float:
-    match = _SPAN.fullmatch(span)
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f"--since takes a span such as 90m, 24h or 7d, not {span!r}")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _targets(options: list[str]) -> dict[str, float]:

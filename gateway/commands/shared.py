@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import json
+import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +28,8 @@ GatewayOption = Annotated[
 NameOption = Annotated[
     str | None, typer.Option("--as", help="Your name in the history; default USER@HOST.")
 ]
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 LOCAL_REDIS = "redis://127.0.0.1:6379"
 LOCAL_GATEWAY = "http://127.0.0.1:8080"
 
@@ -60,6 +63,14 @@ def traffic_of(gateway: str) -> Mapping[str, Any] | None:
         return None
     except OSError:
         return None
+
+
+def seconds(option: str, span: str) -> float:
+    """A span such as 90m. Raises ValueError that names the option."""
+    match = _SPAN.fullmatch(span)
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"{option} takes a span such as 90m, 24h or 7d, not {span!r}")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def author(given: str | None) -> str:
