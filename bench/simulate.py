@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from bench.environment import environment
-from bench.scenarios import Report, burst, cached, headline, hol, limits, trace
+from bench.scenarios import Report, burst, cached, headline, hol, limits, trace, tuning
 
 
 class Scenario(StrEnum):
@@ -25,6 +25,7 @@ class Scenario(StrEnum):
     HEADLINE = "headline"
     LIMITS = "limits"
     TRACE = "trace"
+    TUNING = "tuning"
 
 
 def simulate(
@@ -48,6 +49,8 @@ def simulate(
         report = cached.run()
     elif scenario is Scenario.LIMITS:
         report = limits.run()
+    elif scenario is Scenario.TUNING:
+        report = tuning.run()
     elif scenario is Scenario.HEADLINE:
         report = headline.run(trace_file, rate, seconds)
     elif trace_file is None:

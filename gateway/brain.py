@@ -109,6 +109,7 @@ class Brain:
             snapshot=self.driver.snapshot,
             rows=metrics.rows,
             advices=self.advisor.advices,
+            in_force=lambda: self.steering.in_force,
             findings=self.memory.document,
             draining=surroundings.draining,
         )
@@ -132,6 +133,7 @@ class Brain:
             keys=surroundings.keys,
             accepted=self._accepted,
             rejected=self._rejected,
+            tuned=self.tuned,
         )
 
     async def start(self) -> None:

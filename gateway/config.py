@@ -20,7 +20,7 @@ from gateway.replicas.config import ReplicasConfig
 from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
 from gateway.tracing.config import TracingConfig
-from gateway.tuning.config import UtilizationConfig
+from gateway.tuning.config import TuningConfig, UtilizationConfig
 from gateway.ui.config import AdminConfig
 from scheduler.model import Placement
 
@@ -212,6 +212,7 @@ class Config(Schema):
     replicas: ReplicasConfig = ReplicasConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     adapt: AdaptConfig = AdaptConfig()
+    tuning: TuningConfig = TuningConfig()
     utilization: UtilizationConfig = UtilizationConfig()
     memory_check: MemoryCheckConfig = MemoryCheckConfig()
     timeouts: TimeoutConfig = TimeoutConfig()

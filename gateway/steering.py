@@ -1,7 +1,8 @@
 """What operators want, brought to the parts that do it: the one place where settings become acts.
 
-    file ─► control (Redis keys) ─► hours (peak) ─► shares of this gateway ─► scheduler, catalogue
-                                                 └► limits, canaries, drains, keys of the relays
+    file ─► control (Redis keys) ─► hours (peak) ─► what follows the traffic
+             ─► shares of this gateway ─► scheduler, catalogue
+             └► limits, canaries, drains, keys of the relays
 
 Not here: what the keys mean (`control`), what a ticket meets (`door`).
 """
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
+from time import monotonic
 
 from backends.fleet import Fleet
-from backends.types import BackendStatus
+from backends.types import BackendStatus, State
 from gateway.canary.canaries import Canaries
 from gateway.catalogue import Catalogue
 from gateway.config import BackendConfig, Config
@@ -28,7 +30,10 @@ from gateway.settings import scheduler_settings, settings_snapshot
 from gateway.tasks import Tasks
 from gateway.tenancy.config import KeyConfig
 from gateway.tenancy.limits import Limits, quotas_of, slots_of
+from gateway.tuning.adaptation import Adaptation
+from gateway.tuning.told import Tell
 from scheduler.events import SettingsChanged
+from scheduler.tuning import Supply
 
 log = logging.getLogger("forebay.steering")
 
@@ -38,7 +43,8 @@ _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """The parts that are steered, and who hears of new API keys and of each accepted setting."""
+    """The parts that are steered, and who hears of new API keys, of each accepted setting, and of
+    what changed by itself."""
 
     driver: Driver
     fleet: Fleet
@@ -46,6 +52,7 @@ class Steered:
     keys: Callable[[Mapping[str, KeyConfig]], None]
     accepted: Callable[[], None]
     rejected: Callable[[dict[str, str]], None]
+    tuned: Tell
 
 
 class Steering:
@@ -69,6 +76,7 @@ class Steering:
         self.canaries = Canaries(config.redis, lambda _: None)
         self.limits = Limits(config, self.sharing)
         self.door = Door(parts.driver, self.limits, self.canaries)
+        self.adaptation = Adaptation(self.control.sets, self._supply, parts.tuned)
 
     def start(self) -> None:
         """Put the file's settings in force, and follow what changes them."""
@@ -83,11 +91,17 @@ class Steering:
         self._tasks.spawn("sharing", self.sharing.run())
         self._tasks.spawn("canaries", self.canaries.run())
         self._tasks.spawn("hours", self._watch_the_clock())
+        self._tasks.spawn("adaptation", self._follow_the_traffic())
 
     def share_of(self, backend: str) -> int | None:
         """How many requests this gateway may have in flight there; None: as configured."""
         lease = self.sharing.leases.get(BACKEND + backend)
         return None if lease is None else lease.may_use
+
+    @property
+    def in_force(self) -> Config:
+        """The settings of this hour, with what follows the traffic."""
+        return self._hour
 
     # what changes them
 
@@ -103,8 +117,24 @@ class Steering:
                 log.info("peak hours begin or end")
                 self._apply()
 
+    async def _follow_the_traffic(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tuning.interval)
+            if self.adaptation.look(self._settings, monotonic()):
+                self._apply()
+
+    def _supply(self) -> list[Supply]:
+        """What each ready backend prefills, and whose prompts."""
+        rates = {view.name: view.prefill_rate for view in self._parts.driver.snapshot().backends}
+        ready = {s.spec.name for s in self._parts.fleet.statuses() if s.state is State.READY}
+        return [
+            Supply(rates[name], frozenset(backend.classes))
+            for name, backend in self._backends().items()
+            if name in ready and name in rates and backend.weight
+        ]
+
     def _now(self) -> Config:
-        return in_force(self._settings, datetime.now(UTC))
+        return self.adaptation.over(in_force(self._settings, datetime.now(UTC)))
 
     def _apply(self) -> None:
         """Bring the settings of this hour to every part."""
@@ -113,6 +143,7 @@ class Steering:
         self.sharing.configure(capacities | slots_of(config), quotas_of(config))
         self.limits.configure(config)
         self.canaries.configure(config.canaries)
+        self.door.ear.lengths = self.adaptation.arrived if config.tuning.enabled else None
         self.door.open = not (config.tenants or config.models or config.canaries)
         self._parts.driver.apply(SettingsChanged(scheduler_settings(config)))
         self._parts.catalogue.reconfigure(self._shared())

@@ -18,6 +18,7 @@ def report(steering: Steering) -> dict[str, Any]:
         "gateway": sharing.name,
         "gateways": sharing.replicas,
         "open_to_everyone": not control.effective.keys,
+        "adapted": {".".join(knob): value for knob, value in steering.adaptation.values.items()},
         "canaries": {
             model: {
                 "phase": trial.progress.phase.value if trial.progress else None,
@@ -48,6 +49,12 @@ class SteeringCollector(Collector):
             "Keys under our prefix that change nothing.",
             steering.control.refusals.strays,
         )
+        adapted = GaugeMetricFamily(
+            "forebay_adapted_setting", "Settings that follow the traffic now.", labels=["setting"]
+        )
+        for knob, value in steering.adaptation.values.items():
+            adapted.add_metric([".".join(knob)], value)
+        yield adapted
         share = GaugeMetricFamily(
             "forebay_canary_share_ratio", "Share of the new group.", labels=["model"]
         )

@@ -56,6 +56,10 @@ class Control:
     def reasons(self) -> dict[str, str]:
         return self.refusals.reasons
 
+    def sets(self, key: str, field: str) -> bool:
+        """Whether an operator's key is what decides this setting now."""
+        return field in self._state.get(key, {})
+
     async def follow(self) -> None:
         """Follow the keys until cancelled; a lost Redis is tried again for ever."""
         if self._base.redis is None:

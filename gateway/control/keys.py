@@ -17,7 +17,7 @@ from gateway.canary.config import CanaryConfig
 from gateway.config import BackendConfig, BurstConfig, ClassConfig, Config, TokenizerConfig
 from gateway.peak import PeakConfig
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
-from gateway.tuning.config import UtilizationConfig
+from gateway.tuning.config import TuningConfig, UtilizationConfig
 
 PREFIX = "forebay:"
 HISTORY = "forebay:history"
@@ -55,6 +55,7 @@ KINDS: Mapping[str, Kind] = {
     "key": Kind("keys", KeyConfig, opens=True),
     "burst": Kind("burst", BurstConfig, named=False),
     "peak": Kind("peak", PeakConfig, named=False),
+    "tuning": Kind("tuning", TuningConfig, named=False),
     "utilization": Kind("utilization", UtilizationConfig, named=False),
     "canary": Kind("canaries", CanaryConfig, opens=True),
     "tokenizer": Kind("tokenizer", TokenizerConfig, named=False, fields=frozenset(("channel",))),

@@ -62,12 +62,12 @@ class TuningConfig(Schema):
     interval: Annotated[Seconds, Field(description="between two looks at the traffic")] = 10.0
     memory: Annotated[
         Seconds, Field(description="what came so long ago counts for a third of what comes now")
-    ] = 600.0
+    ] = 300.0
     samples: Annotated[
         Count, Field(description="prompts that must be remembered before anything changes")
     ] = 500
     dwell: Annotated[Seconds, Field(description="least time between two changes of a value")] = (
-        300.0
+        120.0
     )
     span: Annotated[
         float,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from backends.types import BackendStatus, Load, OwnTraffic
 from gateway.catalogue import Catalogue
+from gateway.config import Config
 from gateway.control import Control
 from gateway.tuning.memory import Advice
 from gateway.ui.counts import Rows
@@ -36,7 +37,8 @@ class Engines(Protocol):
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Who knows what the page shows. `rows` reads one of the metrics, `advices` says what engines
-    should take of their GPU's memory, `findings` what the last memory check saw of one."""
+    should take of their GPU's memory, `in_force` which settings requests meet now, `findings` what
+    the last memory check saw of one."""
 
     catalogue: Catalogue
     control: Control
@@ -44,6 +46,7 @@ class Sources:
     snapshot: Callable[[], Snapshot]
     rows: Rows
     advices: Callable[[], Iterable[Advice]]
+    in_force: Callable[[], Config]
     findings: Callable[[str], list[dict[str, str]]]
     draining: Callable[[], bool]
 
@@ -68,7 +71,7 @@ def now(sources: Sources, minute: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 def _class(pool: PoolView, sources: Sources, minute: Mapping[str, Any]) -> dict[str, Any]:
-    spec = sources.control.effective.classes.get(pool.service_class)
+    spec = sources.in_force().classes.get(pool.service_class)
     own = asdict(pool)
     own["name"] = own.pop("service_class")
     own["target"] = spec.ttft_target if spec else None
