@@ -22,11 +22,15 @@ from gateway.config import Config, read_file
 from gateway.control import desk
 from gateway.recalibration.proposal import NoProposal, ask
 
+FILES = ("*.jsonl", "*.jsonl.gz")
+"""The request logs of a folder."""
+
 
 def recalibrate(
     *,
     log: Annotated[
-        list[Path], typer.Option(help="The request log; repeat it for rotated files (.gz too).")
+        list[Path],
+        typer.Option(help="The request log, or a folder of them; repeatable, .gz too."),
     ],
     since: Annotated[str, typer.Option(help="How far back to learn from: 24h, 7d.")] = "7d",
     redis: RedisOption = LOCAL_REDIS,
@@ -45,7 +49,6 @@ def recalibrate(
     name: NameOption = None,
 ) -> None:
     """Re-fit engine costs and the class bound to the request log; propose, or try, what follows."""
-    fleet = Fleet(redis, name, tuple(log))
     options = [
         f"--max-num-batched-tokens={max_num_batched_tokens}",
         f"--kv-tokens={kv_tokens}",
@@ -56,7 +59,8 @@ def recalibrate(
         if config is not None and apply:
             raise ValueError("--apply needs Redis: leave --config away")
         settings = _file(config) if config is not None else _in_force(redis)
-        changes = ask(settings, log, result, options)
+        fleet = Fleet(redis, name, tuple(logs(log)))
+        changes = ask(settings, fleet.logs, result, options)
     except (NoProposal, OSError, ValueError) as failed:
         give_up(str(failed))
     for change in changes:
@@ -65,6 +69,18 @@ def recalibrate(
             try_change(change, fleet, span)
     if changes and not apply:
         typer.echo("nothing was changed: --apply does it, on trial")
+
+
+def logs(paths: list[Path]) -> list[Path]:
+    """The files themselves, and those of folders by their names. Raises ValueError when a folder
+    has none."""
+    found: list[Path] = []
+    for path in paths:
+        inside = [one for pattern in FILES for one in path.glob(pattern)] if path.is_dir() else []
+        if path.is_dir() and not inside:
+            raise ValueError(f"there is no request log in {path}: {' or '.join(FILES)}")
+        found += sorted(inside) if path.is_dir() else [path]
+    return found
 
 
 def _file(path: Path) -> Config:

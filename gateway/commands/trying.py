@@ -38,7 +38,7 @@ class Fleet:
 def try_change(change: Change, fleet: Fleet, span: float) -> None:
     """Make the change, and keep it only if it is not shown to be worse; else this ends the
     program, the change taken back."""
-    trial, tail = Trial(change), Tail(fleet.logs)
+    trial, tail = Trial(change), Tail([path for path in fleet.logs if path.suffix != ".gz"])
     began = time.time()
     trial.saw_before(line for line in Log(fleet.logs) if began - span <= line.time < began)
     if (why := trial.nothing_before()) is not None:

@@ -13,6 +13,7 @@ from bench.costs import read
 from bench.recalibrate.fleet import Situation, play
 from bench.workload import Job
 from gateway.cli import app
+from gateway.commands.recalibrate import logs as logs_of
 from gateway.config import Config
 from gateway.control import published
 from gateway.control.store import connect
@@ -61,6 +62,20 @@ def test_a_file_gets_a_proposal_and_costs_for_the_next_plan(
     assert spec.prefill_per_token == pytest.approx(logs.SPEC.prefill_per_token, rel=0.15)
     refused = recalibrate(log, "--config", str(config), "--apply")
     assert (refused.exit_code, "leave --config away" in refused.output) == (1, True)
+
+
+def test_a_folder_stands_for_the_logs_in_it(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl.gz", "engine-costs.json"):
+        (tmp_path / name).touch()
+    single = tmp_path / "elsewhere.log"
+    assert logs_of([single, tmp_path]) == [
+        single,
+        tmp_path / "a.jsonl.gz",
+        tmp_path / "b.jsonl",
+    ]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no request log in"):
+        logs_of([tmp_path / "empty"])
 
 
 def test_what_redis_says_is_in_force_is_what_is_judged_and_tried(log: Path, redis: Redis) -> None:
