@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep-alive", type=float, default=defaults.keep_alive, help="seconds")
     add("--lora-modules", nargs="*", default=(), help="names of adapters")
     add("--media-tokens", type=int, help="tokens of a picture or sound; without it, text only")
+    add("--gpu-memory-utilization", type=float, help="told in /metrics; changes nothing here")
     add("--runner", default="generate", choices=("generate", "pooling"))
     add("--fail", type=Mode, default=Mode.NONE, choices=list(Mode))
     add(
@@ -90,6 +91,7 @@ def options(args: argparse.Namespace) -> Options:
         adapters=tuple(args.lora_modules),
         media_tokens=args.media_tokens,
         pooling=args.runner == "pooling",
+        gpu_memory_utilization=args.gpu_memory_utilization,
     )
 
 

@@ -230,7 +230,7 @@ class App:
         return web.Response()
 
     async def _metrics(self, _request: web.Request) -> web.StreamResponse:
-        text = exposition(self.engine, self.options.model, self.finished)
+        text = exposition(self.engine, self.options, self.finished)
         return web.Response(text=text, content_type="text/plain")
 
     async def _fail(self, request: web.Request) -> web.StreamResponse:

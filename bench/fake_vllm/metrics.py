@@ -1,11 +1,12 @@
 """`/metrics` under vLLM's names: the ones that say how loaded the engine is."""
 
 from bench.engine import Engine
+from bench.fake_vllm.options import Options
 
 
-def exposition(engine: Engine, model: str, finished: dict[str, int]) -> str:
+def exposition(engine: Engine, options: Options, finished: dict[str, int]) -> str:
     """The text format; `finished` counts requests by their finish reason, aborted ones too."""
-    labels = f'engine="0",model_name="{model}"'
+    labels = f'engine="0",model_name="{options.model}"'
     gauges = {
         "num_requests_running": engine.running,
         "num_requests_waiting": engine.waiting,
@@ -27,11 +28,14 @@ def exposition(engine: Engine, model: str, finished: dict[str, int]) -> str:
     for reason, count in finished.items():
         more = f'{labels},finished_reason="{reason}"'
         lines.append(f"vllm:request_success_total{{{more}}} {count}")
-    lines += ["# TYPE vllm:cache_config_info gauge", _cache_config(engine)]
+    lines += ["# TYPE vllm:cache_config_info gauge", _cache_config(engine, options)]
     return "\n".join(lines) + "\n"
 
 
-def _cache_config(engine: Engine) -> str:
+def _cache_config(engine: Engine, options: Options) -> str:
     blocks = engine.spec.kv_tokens // engine.spec.block_tokens
-    size = engine.spec.block_tokens
-    return f'vllm:cache_config_info{{block_size="{size}",num_gpu_blocks="{blocks}"}} 1'
+    labels: dict[str, float] = {"block_size": engine.spec.block_tokens, "num_gpu_blocks": blocks}
+    if options.gpu_memory_utilization is not None:
+        labels |= {"gpu_memory_utilization": options.gpu_memory_utilization}
+    told = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"vllm:cache_config_info{{{told}}} 1"

@@ -19,6 +19,7 @@ class Options:
     `model` is the served name; `keep_alive` the seconds after which an idle connection is closed.
     `adapters` are names of LoRA adapters that are served, too. A picture or sound costs
     `media_tokens` (None: the model takes text only). `pooling`: the model does not generate.
+    `gpu_memory_utilization` is told in `/metrics`, and changes nothing here.
     """
 
     model: str = "forebay-demo"
@@ -31,6 +32,7 @@ class Options:
     adapters: tuple[str, ...] = ()
     media_tokens: int | None = None
     pooling: bool = False
+    gpu_memory_utilization: float | None = None
 
     def __post_init__(self) -> None:
         blocks = self.engine.kv_tokens // self.engine.block_tokens

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from backends.managed.node import NotBack
 from backends.types import BackendSpec, BackendStatus, Capabilities, ServedModel, State
 from gateway.config import Config
 from gateway.tuning.advisor import Advisor
 from gateway.tuning.carrying import Carrying
+from gateway.tuning.config import UtilizationConfig
 from gateway.tuning.memory import Heard
 from gateway.tuning.report import AdviceCollector
 from gateway.tuning.told import Told
@@ -21,6 +24,15 @@ MODEL = (ServedModel("m", "/m", 4096),)
 def status(name: str, state: State = State.READY, share: float | None = None) -> BackendStatus:
     found = Capabilities("0.32.0", MODEL, memory_utilization=share)
     return BackendStatus(BackendSpec(name, "http://h"), state, found, "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"apply": True}, "needs windows"), ({"low": 1.0}, "low must be below high")],
+)
+def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        UtilizationConfig.model_validate(wrong)
 
 
 class House:
