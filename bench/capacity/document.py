@@ -33,6 +33,8 @@ def answer(ladder: plan.Ladder, objective: Objective, *, brute_force: bool) -> d
         "runs_last_step": len(list(found.values())[-1].tried),
         "monotone": float(all(one.monotone for one in found.values())),
     }
+    if (at_target := reasons.at_target(asked, objective)) is not None:
+        summary["engines_rule_at_target"] = at_target
     if brute_force:
         summary |= {
             "engines_brute_force": plan.brute_force(points),

@@ -42,7 +42,9 @@ def test_it_answers_with_the_rule_beside_it_a_file_and_a_picture(
     summary, detail = document["summary"], document["detail"]
     assert document.keys() == {"schema", "summary", "detail", "environment"}
     assert f"{summary['engines']} engines hold mean=250,p95=900" in ended.stdout
-    assert "the rule" in ended.stdout
+    assert summary["engines_rule_at_target"] == 9  # 30 x 0.25 x 1.2
+    assert f"the rule, 30 x {summary['ttft_alone_mean_ms']:.0f} ms + 20%" in ended.stdout
+    assert "that the objective allows: 9" in ended.stdout
     assert abs(summary["engines"] - summary["engines_brute_force"]) <= 1
     assert summary["runs_brute_force"] > summary["runs_last_step"]
     assert list(detail["steps"]) == ["prefill", "decode", "kv", "rhythm"]
