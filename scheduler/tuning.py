@@ -4,6 +4,7 @@ Rules, with their reasons in docs/adr/online-tuning.md:
 
 - *A class's bound* gives its backends the part of the work that they are of all backends, by
   measured prefill rates, and does not grow to prompts that take half of its target by themselves.
+  Where the next larger class spills over to them, it stays.
 - *A burst prompt* is rare, and alone takes as long as the smallest class may wait.
 - *A pool recovers* from a burst by a step in the time that a burst prompt takes.
 
@@ -166,7 +167,8 @@ def _bounds(scene: Scene, seen: Distribution, spec: TuningSpec) -> Iterator[Chan
         below += capacity[each.name]
         wanted = _Wanted(below / total, _own_limit(each, scene))
         base = configured.get(each.name)
-        if base is not None:
+        # Spilling shares the work out prompt by prompt, which no boundary can better.
+        if base is not None and each.name not in larger.spill:
             places = [
                 edge
                 for edge in EDGES

@@ -47,13 +47,14 @@ A100 = engine(A100_80GB, LLAMA_8B)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`spec` None: the settings stay, unless `told` has the boundary moved with the phases."""
+    """`spec` None: the settings stay, unless `told` has the boundary moved with the `phases`."""
 
     spec: TuningSpec | None = None
     told: bool = False
     spill: bool = False
     split: bool = True
     burst: BurstSpec = field(default_factory=BurstSpec)
+    phases: tuple[tuple[float, str], ...] = PHASES
 
 
 POLICIES = {
@@ -78,7 +79,7 @@ class Adapting(Simulation):
 
     def __init__(self, policy: Policy, spec: EngineSpec, backends: Sequence[Backend]) -> None:
         self._tuner = Tuner(policy.spec) if policy.spec is not None else None
-        self._told = policy.told
+        self._policy = policy
         self._configured = self._present = settings(policy)
         self._values: dict[Knob, float] = {}
         self._looks_at = INTERVAL
@@ -104,23 +105,23 @@ class Adapting(Simulation):
             changes = self._tuner.look(scene, now)
             self.changes += [(now, change) for change in changes]
             values |= {change.knob: change.after for change in changes}
-        elif self._told:
-            bound = BETWEEN if phase(now) == "passages" else 1024
+        elif self._policy.told:
+            bound = BETWEEN if phase(now, self._policy) == "passages" else 1024
             values[Knob("class:short", "max_prompt_tokens")] = bound
         if values != self._values:
             self._values, self._present = values, adapted(self._configured, values)
             super()._tell(SettingsChanged(self._present), now)
 
 
-def phase(now: float) -> str:
-    return next((name for until, name in PHASES if now < until), PHASES[-1][1])
+def phase(now: float, policy: Policy) -> str:
+    return next((name for until, name in policy.phases if now < until), policy.phases[-1][1])
 
 
-def workload(seed: int) -> list[Job]:
+def workload(policy: Policy, seed: int) -> list[Job]:
     """Poisson arrivals; each prompt's length is drawn evenly from its kind's range."""
     random, at, jobs = Random(seed), 0.0, []
-    while (at := at + random.expovariate(RATE)) < PHASES[-1][0]:
-        low, high = random.choices(LENGTHS, MIXES[phase(at)])[0]
+    while (at := at + random.expovariate(RATE)) < policy.phases[-1][0]:
+        low, high = random.choices(LENGTHS, MIXES[phase(at, policy)])[0]
         jobs.append(Job(at, random.randint(low, high)))
     return jobs
 
@@ -134,10 +135,10 @@ def settings(policy: Policy) -> Settings:
     return Settings(classes=classes, queue_wait=UNBOUNDED, burst=policy.burst)
 
 
-def documents(seed: int) -> list[Job]:
+def documents(seed: int, seconds: float) -> list[Job]:
     """Chats, and documents as a matter of course."""
     random, at, jobs = Random(seed), 0.0, []
-    while (at := at + random.expovariate(DOCUMENT_RATE)) < DOCUMENT_SECONDS:
+    while (at := at + random.expovariate(DOCUMENT_RATE)) < seconds:
         if random.random() < DOCUMENT_SHARE:
             jobs.append(Job(at, random.randint(3_000, 8_000), 200))
         else:
@@ -153,14 +154,14 @@ def play(policy: Policy, seed: int) -> Adapting:
         for number, name in enumerate(wanted)
     ]
     simulation = Adapting(policy, SERIAL, backends)
-    simulation.run(workload(seed))
+    simulation.run(workload(policy, seed))
     return simulation
 
 
-def play_documents(policy: Policy, seed: int) -> Adapting:
+def play_documents(policy: Policy, seed: int, seconds: float = DOCUMENT_SECONDS) -> Adapting:
     """One policy on one seed's documents, to the end."""
     simulation = Adapting(policy, A100, [ready(f"a100-{number}", A100) for number in range(2)])
-    simulation.run(documents(seed))
+    simulation.run(documents(seed, seconds))
     return simulation
 
 
@@ -182,7 +183,7 @@ def run() -> Report:
 def _numbers(policy: Policy) -> Numbers:
     played = [play(policy, seed) for seed in SEEDS]
     outcomes = [outcome for each in played for outcome in each.outcomes]
-    shifted = [o for o in outcomes if phase(o.job.at) == "passages"]
+    shifted = [o for o in outcomes if phase(o.job.at, policy) == "passages"]
     numbers: Numbers = {
         "goodput": round(goodput(outcomes, IN_TIME, BETWEEN), 4),
         "shift_goodput": round(goodput(shifted, IN_TIME, BETWEEN), 4),

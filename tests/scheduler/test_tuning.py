@@ -115,6 +115,13 @@ def test_shared_backends_count_in_equal_parts() -> None:
     assert SHORT in house.look()
 
 
+def test_a_boundary_stays_where_the_larger_class_spills_over() -> None:
+    classes = (ClassSpec("short", 1024), ClassSpec("long", spill=("short",)))
+    house = House(Settings(classes, burst=BurstSpec(in_flight=None)))
+    house.traffic(*PASSAGES)
+    assert house.look() == {}
+
+
 def test_an_outage_of_a_class_is_no_reason() -> None:
     house = House(QUIET, Supply(20_000, frozenset({"long"})))
     house.traffic(*PASSAGES)
