@@ -15,14 +15,16 @@ from bench.tuning.space import Flags, Space
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-CONSTRAINTS = ("kv_usage", "preemptions", "throughput", "failures", "start")
 STARTUP = 5
 """Full candidates before the median means something."""
+LEAST = 200
+"""The source: a step of the search is at least so many requests."""
 _NAME = "forebay-tune"
-_WINDOWS, _PHASE = "windows", "phase"
-_TASK, _DEFAULTS = "task", "defaults"
+_MEASURED, _TASK, _DEFAULTS = "measured", "task", "defaults"
+_EXCESS = "excess"
 _LONGEST = 1_000_003
 """More candidates than any search has: searches of different seeds share no step's seed."""
 
@@ -72,40 +74,39 @@ class Book:
         """Windows of candidates whose measurement was interrupted."""
         return sum(len(t.intermediate_values) for t in self._study.trials if not _ended(t))
 
-    def propose(self) -> Flags | None:
-        """What the optimiser wants to know next, and nobody knows yet; None: all is known."""
-        from optuna.distributions import IntDistribution
+    def begin(self, flags: Flags, phase: str, objective: Objective) -> "Page":
+        """The measurement of this candidate begins."""
+        self._study.enqueue_trial(self.space.place(flags))
+        return Page(self._study, self._study.ask(self._distributions()), flags, phase, objective)
+
+    def propose(self, phase: str, objective: Objective) -> "Page | None":
+        """The measurement begins of what the optimiser wants to know next, or of what is nearest to
+        that and not known yet; None: all is known."""
         from optuna.samplers import TPESampler
 
         entries = self.entries
         # Of this very step, whether or not the search was interrupted before.
         seed = self._seed * _LONGEST + len(entries)
         self._study.sampler = TPESampler(seed=seed, n_startup_trials=STARTUP)
-        trial = self._study.ask(
-            {axis: IntDistribution(0, len(values) - 1) for axis, values in self.space.axes.items()}
-        )
-        place = dict(trial.params)
+        trial = self._study.ask(self._distributions())
+        flags = self.space.at(trial.params)
+        if flags is not None and flags not in entries and self.space.place(flags) == trial.params:
+            return Page(self._study, trial, flags, phase, objective)
         self._drop(trial)
-        flags = self.space.at(place)
-        if flags is None or flags in entries:
-            return self.space.nearest(place, entries)
-        return flags
+        nearest = self.space.nearest(trial.params, entries)
+        return None if nearest is None else self.begin(nearest, phase, objective)
 
-    def begin(self, flags: Flags, phase: str, objective: Objective) -> "Page":
-        """A candidate's measurement begins."""
-        self._study.enqueue_trial(self.space.place(flags))
-        trial = self._study.ask()
-        for axis, values in self.space.axes.items():
-            trial.suggest_int(axis, 0, len(values) - 1)
-        trial.set_user_attr(_PHASE, phase)
-        return Page(self._study, trial, objective)
+    def _distributions(self) -> "dict[str, BaseDistribution]":
+        from optuna.distributions import IntDistribution
+
+        return {a: IntDistribution(0, len(values) - 1) for a, values in self.space.axes.items()}
 
     def _entry(self, trial: "FrozenTrial") -> Entry:
         flags = self.space.at(trial.params)
         assert flags is not None, "only candidates are begun"
-        windows = _windows(trial.user_attrs[_WINDOWS])
+        measured = trial.user_attrs[_MEASURED]
         cut_short = trial.state.name == "PRUNED"
-        return Entry(flags, windows, trial.user_attrs[_PHASE], cut_short)
+        return Entry(flags, _windows(measured["windows"]), measured["phase"], cut_short)
 
     def _claim(self, task: dict[str, Any], file: Path | None) -> None:
         before = self._study.user_attrs.get(_TASK)
@@ -132,27 +133,33 @@ class Book:
 class Page:
     """One candidate's measurement. `add` its windows, then `end` it."""
 
-    def __init__(self, study: "Study", trial: "Trial", objective: Objective) -> None:
+    def __init__(
+        self, study: "Study", trial: "Trial", flags: Flags, phase: str, objective: Objective
+    ) -> None:
+        self.flags = flags
+        self.phase = phase
         self.windows: list[Window] = []
         self._study = study
         self._trial = trial
         self._objective = objective
 
     def add(self, window: Window) -> bool:
-        """Whether it is hopeless: worse than the median of the others after as many windows, or
-        ruled out by what further windows cannot make good."""
+        """Whether it is hopeless: ruled out by what further windows cannot make good, or, after
+        requests enough, worse than the median of the others after as many windows."""
         self.windows.append(window)
         self._trial.report(self._objective.score(self.windows), len(self.windows) - 1)
-        ruled_out = self._objective.violations(self.windows).keys() & {"kv_usage", "start"}
-        return bool(ruled_out) or self._trial.should_prune()
+        if self._objective.violations(self.windows).keys() & {"kv_usage", "start"}:
+            return True
+        enough = sum(window.requests for window in self.windows) >= LEAST
+        return enough and self._trial.should_prune()
 
     def end(self, *, cut_short: bool) -> None:
         from optuna.trial import TrialState
 
-        violations = self._objective.violations(self.windows)
-        self._trial.set_user_attr(_WINDOWS, [asdict(window) for window in self.windows])
-        for name in CONSTRAINTS:
-            self._trial.set_constraint(name, violations.get(name, 0.0))
+        windows = [asdict(window) for window in self.windows]
+        self._trial.set_user_attr(_MEASURED, {"phase": self.phase, "windows": windows})
+        excess = self._objective.violations(self.windows)
+        self._trial.set_constraint(_EXCESS, sum(excess.values()))
         if cut_short:
             self._study.tell(self._trial, state=TrialState.PRUNED)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
-from bench.tuning.book import Book, Entry
+from bench.tuning.book import Book, Entry, Page
 from bench.tuning.ladder import Rung, following
 from bench.tuning.objective import FLOOR, Aim, Objective, Window, figures, noise
 from bench.tuning.space import Flags
@@ -98,9 +98,9 @@ class Search:
             await self._measure_defaults()
         objective = self.objective
         while self._affordable() and (step := self._rung(objective)) is not None:
-            await self._measure(step, LADDER, objective)
-        while self._affordable() and (flags := self.book.propose()) is not None:
-            await self._measure(flags, SEARCH, objective)
+            await self._measure(self.book.begin(step, LADDER, objective))
+        while self._affordable() and (page := self.book.propose(SEARCH, objective)) is not None:
+            await self._measure(page)
 
     def best(self) -> Entry:
         """The chosen candidate: of those alike the one nearest to the rules. Raises
@@ -145,15 +145,14 @@ class Search:
         self.book.defaults = tuple(windows)
         self.tell("defaults", None, windows, False)
 
-    async def _measure(self, flags: Flags, phase: str, objective: Objective) -> None:
-        page = self.book.begin(flags, phase, objective)
+    async def _measure(self, page: Page) -> None:
         hopeless = False
-        async with self._engine(flags) as window:
-            while not hopeless and self._wanted(page.windows, phase):
+        async with self._engine(page.flags) as window:
+            while not hopeless and self._wanted(page):
                 hopeless = page.add(await window(len(page.windows)))
         cut_short = hopeless and len(page.windows) < self.budget.windows
         page.end(cut_short=cut_short)
-        self.tell(phase, flags, page.windows, cut_short)
+        self.tell(page.phase, page.flags, page.windows, cut_short)
 
     @asynccontextmanager
     async def _engine(self, flags: Flags | None) -> AsyncIterator[Measure]:
@@ -173,9 +172,9 @@ class Search:
             yield timed
         self.pace.start = max(self.pace.start, monotonic() - began - spent)
 
-    def _wanted(self, windows: Sequence[Window], phase: str) -> bool:
+    def _wanted(self, page: Page) -> bool:
         """Whether a further window is: all, and as many again where a step's disagree."""
-        if len(windows) < self.budget.windows:
+        if len(page.windows) < self.budget.windows:
             return True
-        unsure = phase == LADDER and noise(windows) > NOISY
-        return unsure and len(windows) < 2 * self.budget.windows
+        unsure = page.phase == LADDER and noise(page.windows) > NOISY
+        return unsure and len(page.windows) < 2 * self.budget.windows

@@ -77,7 +77,7 @@ def managed(path: Path, name: str | None, traffic: Traffic, folder: Path) -> Tar
         (name,) = named
     if name not in named:
         raise BadPlan(f"which engine? --name takes one of {', '.join(named)}")
-    settings = ManagedSettings(plan.command, backoff_first=60.0)
+    settings = ManagedSettings(plan.command)
     evaluator = Managed(named[name], settings, traffic, folder, READY_WITHIN)
     return Target(plan, name, around(named[name].flags), evaluator)
 
@@ -91,7 +91,7 @@ def real(traffic: Traffic, folder: Path) -> Target:
     rules = tuple(flag for flag in flags_for(_CPU, demand) if flag.name in wanted)
     space = around(rules, longest=MAX_MODEL_LEN)
     engine = with_flags(on_cpu.engine, space.start, {flag.name: flag.reason for flag in rules})
-    settings = ManagedSettings(on_cpu.managed.command, backoff_first=60.0)
+    settings = ManagedSettings(on_cpu.managed.command)
     plan = Plan((_named(engine, traffic),), command=settings.command)
     evaluator = Managed(engine, settings, traffic, folder, serve.READY_WITHIN)
     return Target(plan, demand.service_class, space, evaluator)
