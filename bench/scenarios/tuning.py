@@ -63,6 +63,7 @@ POLICIES = {
     "split_moved": Policy(told=True),
     "split_fixed_spill": Policy(spill=True),
     "split_adapting_spill": Policy(TuningSpec(), spill=True),
+    "split_moved_spill": Policy(told=True, spill=True),
     "shared_fixed": Policy(split=False),
     "shared_adapting": Policy(TuningSpec(), split=False),
 }

@@ -18,6 +18,7 @@ from scheduler.tuning import (
     Tuner,
     TuningSpec,
     adapted,
+    knobs,
 )
 
 SPEC = TuningSpec(samples=100, dwell=120.0)
@@ -177,6 +178,10 @@ def test_values_of_classes_that_are_gone_change_nothing() -> None:
     changed = adapted(TWO, {SHORT: 77.0, BURST_SIZE: 4000.0, BURST_RECOVERY: 0.5})
     assert [spec.max_prompt_tokens for spec in changed.classes] == [None, 77]
     assert (changed.burst.prompt_tokens, changed.burst.clean_interval) == (4000, 0.5)
+
+
+def test_what_may_move_is_each_bound_and_the_bursts() -> None:
+    assert knobs(THREE) == {SHORT, MEDIUM, BURST_SIZE, BURST_RECOVERY}
 
 
 def bursts(rate: float = 3_000.0) -> House:
