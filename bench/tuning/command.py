@@ -28,6 +28,7 @@ from bench.tuning.exhaustive import Exhaustive, exhaust
 from bench.tuning.objective import Aim
 from bench.tuning.search import Budget, NothingAllowed, Search
 from bench.tuning.simulated import Simulated
+from bench.tuning.space import NAMES
 from bench.tuning.targets import EngineKind, Target
 from bench.tuning.telling import Telling
 from bench.tuning.traffic import CLASSES, SHORT, Traffic
@@ -57,6 +58,7 @@ class Order:
     budget: Budget
     seed: int
     study: Path | None
+    flags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ def tune(
         Path | None, typer.Option(help="Draw sizes from this trace or request log.", exists=True)
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Requests a second.", min=0.01)] = None,
+    search: Annotated[
+        str, typer.Option(help="Which flags, in the order in which they are tried.")
+    ] = ",".join(NAMES.values()),
     requests: Annotated[int, typer.Option(help="Requests of a window.", min=20)] = 200,
     windows: Annotated[int, typer.Option(help="Windows of a candidate.", min=1)] = 3,
     evaluations: Annotated[float, typer.Option(help="At most, defaults included.", min=2)] = 60.0,
@@ -123,7 +128,8 @@ def tune(
         )  # fmt: skip
         seconds = float("inf") if minutes is None else 60 * minutes
         budget = Budget(windows, evaluations, seconds, rounds)
-        order = Order(engine, gpu, plan, name, aim, budget, seed, study)
+        flags = tuple(search.split(","))
+        order = Order(engine, gpu, plan, name, aim, budget, seed, study, flags)
         outputs = Outputs(json, pictures, write_plan)
         if pictures is not None:
             style.check()
@@ -170,10 +176,12 @@ async def _measure(search: Search) -> Comparison | None:
 
 def _target(order: Order, traffic: Traffic, folder: Path) -> Target:
     if order.kind is EngineKind.SIM:
-        return targets.simulated(order.gpu, traffic)
-    if order.plan is not None:
-        return targets.managed(order.plan, order.name, traffic, folder)
-    return targets.real(traffic, folder)
+        found = targets.simulated(order.gpu, traffic)
+    elif order.plan is not None:
+        found = targets.managed(order.plan, order.name, traffic, folder)
+    else:
+        found = targets.real(traffic, folder)
+    return replace(found, space=found.space.only(order.flags))
 
 
 def _task(order: Order, traffic: Traffic, target: Target) -> dict[str, Any]:

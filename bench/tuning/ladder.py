@@ -1,13 +1,16 @@
-"""max_num_seqs, step by step: which rung is measured next, and when to stop. Pure.
+"""One flag after the other, step by step: which rung is measured next, and when to stop. Pure.
 
-From the rung that the rules give, upwards and then downwards. A direction ends with the second rung
-in a row that is no better than the best before it, or with the first that a constraint rules out.
+max_num_seqs first, from what the rules give; then each other flag, from the best so far. On each
+ladder it goes upwards and then downwards. A direction ends with the second rung in a row that is no
+better than the best before it, or with the first that a constraint rules out. Not here: what flags
+do only together, which is left to the optimiser.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
-from bench.tuning.space import Flags
+from bench.tuning.space import Flags, Space
 
 GAIN = 0.01
 """A rung that is better by less is no better."""
@@ -16,14 +19,31 @@ PATIENCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What came of one: its score (less is better), and whether it may be chosen."""
+    """What came of one: its score (less is better; infinite when it was hopeless), and whether the
+    constraints allow it."""
 
     score: float
     allowed: bool
 
 
+def upcoming(space: Space, told: Mapping[Flags, Rung]) -> Flags | None:
+    """The candidate to measure next; None when every ladder is done."""
+    best = space.start
+    for axis in space.axes:
+        rungs = space.rungs(best, axis)
+        found = following(rungs, best, told)
+        if found is not None:
+            return found
+        best = min((rung for rung in rungs if rung in told), key=lambda rung: _score(told[rung]))
+    return None
+
+
+def _score(rung: Rung) -> float:
+    return rung.score if rung.allowed else inf
+
+
 def following(rungs: Sequence[Flags], start: Flags, told: Mapping[Flags, Rung]) -> Flags | None:
-    """The rung to measure next; None when the ladder is done."""
+    """The rung of one ladder to measure next; None when it is done."""
     if start not in told:
         return start
     begin = list(rungs).index(start)
@@ -35,7 +55,7 @@ def following(rungs: Sequence[Flags], start: Flags, told: Mapping[Flags, Rung]) 
 
 
 def _along(direction: Sequence[Flags], start: Rung, told: Mapping[Flags, Rung]) -> Flags | None:
-    best = start.score if start.allowed else float("inf")
+    best = _score(start)
     in_vain = 0
     for flags in direction:
         if flags not in told:
@@ -43,7 +63,7 @@ def _along(direction: Sequence[Flags], start: Rung, told: Mapping[Flags, Rung]) 
         rung = told[flags]
         if not rung.allowed:
             return None
-        if rung.score < best - GAIN * abs(best):
+        if rung.score < (best - GAIN * abs(best) if best < inf else inf):
             best, in_vain = rung.score, 0
         else:
             in_vain += 1

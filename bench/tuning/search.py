@@ -1,4 +1,4 @@
-"""The whole search, within a budget: the engine's defaults, the ladder, then the optimiser.
+"""The whole search, within a budget: the engine's defaults, the ladders, then the optimiser.
 
 Everything that it decides comes from the book, so it makes no difference whether the book was
 written by this run or by an earlier one that was stopped. Not here: what an engine is (`simulated`,
@@ -8,11 +8,12 @@ written by this run or by an earlier one that was stopped. Not here: what an eng
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Protocol
 
 from bench.tuning.book import Book, Entry, Page
-from bench.tuning.ladder import Rung, following
+from bench.tuning.ladder import Rung, upcoming
 from bench.tuning.objective import FLOOR, Aim, Objective, Window, figures, noise
 from bench.tuning.space import Flags
 
@@ -47,7 +48,7 @@ class Budget:
 
     windows: int = 3
     evaluations: float = 60.0
-    seconds: float = float("inf")
+    seconds: float = inf
     rounds: int = 0
 
 
@@ -122,12 +123,12 @@ class Search:
     def _rung(self, objective: Objective) -> Flags | None:
         told = {
             entry.flags: Rung(
-                objective.score(entry.windows),
-                allowed=not entry.cut_short and not objective.violations(entry.windows),
+                inf if entry.cut_short else objective.score(entry.windows),
+                allowed=not objective.violations(entry.windows),
             )
             for entry in self.book.entries.values()
         }
-        return following(self.book.space.rungs(), self.book.space.start, told)
+        return upcoming(self.book.space, told)
 
     def _affordable(self) -> bool:
         budget, pace = self.budget, self.pace

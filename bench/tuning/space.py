@@ -23,7 +23,9 @@ NAMES = {
 _SEQS = (0.25, 0.5, 1.0, 1.5, 2.0, 4.0)
 """Of what the rules say."""
 _BATCHED = (512, 1024, 2048, 4096, 8192)
-_THRESHOLD = (0, 256, 512, 1024, 2048)
+_THRESHOLD = (256, 512, 1024, 2048)
+_NONE = 0
+"""As a threshold: none. It stands at the end of its axis, because it lets the most through."""
 _UTILIZATION = (0.70, 0.80, 0.90)
 """The source's least and its most, and the middle."""
 
@@ -49,10 +51,20 @@ class Flags:
 
 @dataclass(frozen=True)
 class Space:
-    """The values of each axis, ascending, and where the search begins: values of theirs."""
+    """The values of each axis in their order, and where the search begins: values of theirs."""
 
     axes: Mapping[str, tuple[Any, ...]]
     start: Flags
+
+    def only(self, names: Sequence[str]) -> "Space":
+        """The space of these flags alone, tried in this order; the others stay as at the start.
+        Raises ValueError."""
+        named = {name: axis for axis, name in NAMES.items()}
+        if unknown := set(names) - named.keys():
+            raise ValueError(f"no such flag: {', '.join(sorted(unknown))}; {', '.join(named)}")
+        wanted = {named[name]: self.axes[named[name]] for name in names}
+        fixed = {axis: (getattr(self.start, axis),) for axis in self.axes if axis not in wanted}
+        return replace(self, axes=wanted | fixed)
 
     @cached_property
     def candidates(self) -> tuple[Flags, ...]:
@@ -70,7 +82,7 @@ class Space:
         if flags.max_num_batched_tokens < flags.max_num_seqs:
             return None
         if flags.long_prefill_token_threshold >= flags.max_num_batched_tokens:
-            return replace(flags, long_prefill_token_threshold=0)
+            return replace(flags, long_prefill_token_threshold=_NONE)
         return flags
 
     def place(self, flags: Flags) -> dict[str, int]:
@@ -87,10 +99,11 @@ class Space:
         left = [candidate for candidate in self.candidates if candidate not in but]
         return min(left, key=lambda one: self.distance(one, place), default=None)
 
-    def rungs(self) -> list[Flags]:
-        """The start with each value of max_num_seqs that goes with its other flags, ascending."""
-        steps = (replace(self.start, max_num_seqs=seqs) for seqs in self.axes["max_num_seqs"])
-        return [step for step in steps if step.max_num_batched_tokens >= step.max_num_seqs]
+    def rungs(self, flags: Flags, axis: str) -> list[Flags]:
+        """This candidate and all that differ from it in one flag, in the order of the axis."""
+        place = self.place(flags)
+        every = (self.at(place | {axis: at}) for at in range(len(self.axes[axis])))
+        return list(dict.fromkeys(rung for rung in every if rung is not None))
 
     def _places(self) -> Iterator[tuple[int, ...]]:
         return product(*(range(len(values)) for values in self.axes.values()))
@@ -111,13 +124,13 @@ def around(rules: Sequence[Flag], *, longest: int | None = None) -> Space:
         long_prefill_token_threshold=threshold,
         gpu_memory_utilization=None if utilization is None else float(utilization),
     )
-    most = longest or max(*_THRESHOLD, threshold)
+    known = [tokens for tokens in _THRESHOLD if longest is None or tokens <= longest]
     axes: dict[str, tuple[Any, ...]] = {
         "max_num_seqs": _with(
             start.max_num_seqs, (max(1, round(s * start.max_num_seqs)) for s in _SEQS)
         ),
         "max_num_batched_tokens": _with(start.max_num_batched_tokens, _BATCHED),
-        "long_prefill_token_threshold": _with(threshold, (t for t in _THRESHOLD if t <= most)),
+        "long_prefill_token_threshold": (*_with(threshold or known[0], known), _NONE),
         "gpu_memory_utilization": (None,),
     }
     if start.gpu_memory_utilization is not None:
