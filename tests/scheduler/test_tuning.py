@@ -255,9 +255,10 @@ def test_under_steady_traffic_every_value_comes_to_rest(
         house.supply = [Supply(s.rate * random.uniform(0.95, 1.05), s.classes) for s in fleet]
         house.look(50.0)
     for knob in (SHORT, BURST_SIZE, BURST_RECOVERY):
-        moved = [at for at, change in house.story if change.knob == knob]
-        assert len(moved) <= 3, house.story
-        assert not [at for at in moved if at > 1500.0], house.story
+        moves = [(at, c.after > c.before) for at, c in house.story if c.knob == knob]
+        assert len(moves) <= 3, house.story
+        # Near a threshold chance may tip a value over it late; never to and fro.
+        assert len({up for at, up in moves if at > 600.0}) <= 1, house.story
 
 
 @settings(max_examples=30, deadline=None)
