@@ -53,10 +53,14 @@ def _response(
     best = [abs(point["score"]) if point["allowed"] else float("nan") for point in points]
     axes.plot(range(len(ticks)), best, "-", color=style.COLOURS[0], label="best with this value")
     axes.axhline(summary["defaults"], color=style.INK, lw=1, ls="--", label="engine's defaults")
-    axes.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(range(len(ticks)), [_tick(name, tick) for tick in ticks])
     if ttft:
         axes.set_yscale("log")
         style.plain_numbers(axes.yaxis)
-    axes.set(title=f"--{name} (chosen: {summary['best_flags'][name]:g})",
+    axes.set(title=f"--{name} (chosen: {_tick(name, summary['best_flags'][name])})",
              ylabel=_LABELS[summary["objective"]])  # fmt: skip
     axes.grid(visible=True, axis="y")
+
+
+def _tick(name: str, value: float) -> str:
+    return "none" if name == "long-prefill-token-threshold" and not value else f"{value:g}"

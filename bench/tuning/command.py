@@ -227,6 +227,6 @@ def _conclude(
         print("no plan is written: nothing was found that is better", file=sys.stderr)
         return
     chosen = search.best()
-    told = reasons(chosen, search.book.entries, search.objective)
+    told = reasons(chosen, search.book, search.objective)
     path.write_text(file.write(plan_of(target.plan, target.name, chosen.flags, told)))
     print(f"wrote {path}")

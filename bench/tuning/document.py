@@ -42,8 +42,8 @@ def document(
         "summary": summary,
         "detail": {
             "floor_per_s": round(objective.floor, 4),
-            "reasons": reasons(chosen, entries, objective),
-            "curves": curves(entries, objective),
+            "reasons": reasons(chosen, search.book, objective),
+            "curves": curves(search.book, objective),
             "candidates": [_row(search, entry) for entry in entries.values()],
             "defaults": asdict(figures(search.book.defaults)),
             "comparison": None if comparison is None else _rounds(comparison),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from backends.plans.model import Engine, Flag, Plan
-from bench.tuning.book import Entry
+from bench.tuning.book import Book, Entry
 from bench.tuning.compare import Comparison
 from bench.tuning.objective import Aim, Objective, figures
 from bench.tuning.space import NAMES, Flags
@@ -22,17 +22,21 @@ def with_flags(
     return replace(engine, flags=(*own, *kept))
 
 
-def curves(entries: Mapping[Flags, Entry], objective: Objective) -> dict[str, list[dict[str, Any]]]:
-    """For each flag and each of its values the best that was measured with it, whatever the other
-    flags were; `allowed` is false where the constraints ruled out everything with that value."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for axis, name in NAMES.items():
-        by_value: dict[Any, list[Entry]] = {}
+def curves(book: Book, objective: Objective) -> dict[str, list[dict[str, Any]]]:
+    """For each flag and each of its values, in the order of the axis, the best that was measured
+    with it, whatever the other flags were; `allowed` is false where the constraints ruled out
+    everything with that value."""
+    entries, found = book.entries, {}
+    for axis, values in book.space.axes.items():
+        if None in values:
+            continue
+        by_value: dict[Any, list[Entry]] = {value: [] for value in values}
         for flags, entry in entries.items():
-            if (value := getattr(flags, axis)) is not None:
-                by_value.setdefault(value, []).append(entry)
-        found[name] = [
-            {"value": value, **_best(by_value[value], objective)} for value in sorted(by_value)
+            by_value[getattr(flags, axis)].append(entry)
+        found[NAMES[axis]] = [
+            {"value": value, **_best(measured, objective)}
+            for value, measured in by_value.items()
+            if measured
         ]
     return found
 
@@ -48,11 +52,11 @@ def _best(entries: list[Entry], objective: Objective) -> dict[str, Any]:
     }
 
 
-def reasons(chosen: Entry, entries: Mapping[Flags, Entry], objective: Objective) -> dict[str, str]:
+def reasons(chosen: Entry, book: Book, objective: Objective) -> dict[str, str]:
     """For each flag a line: what its value gave, and what the values beside it did."""
     told = {}
     unit = "TTFT p99 {:.0f} ms" if objective.aim is Aim.TTFT else "goodput {:.2f}/s"
-    for name, points in curves(entries, objective).items():
+    for name, points in curves(book, objective).items():
         value = chosen.flags.values().get(name)
         line = f"measured {_said(unit, objective.score(chosen.windows))}"
         places = [point["value"] for point in points]

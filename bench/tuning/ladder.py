@@ -3,7 +3,7 @@
 max_num_seqs first, from what the rules give; then each other flag, from the best so far. On each
 ladder it goes upwards and then downwards. A direction ends with the second rung in a row that is no
 better than the best before it, or with the first that a constraint rules out. Not here: what flags
-do only together, which is left to the optimiser.
+do only together, which the optimiser looks for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,22 @@ class Rung:
 
 
 def upcoming(space: Space, told: Mapping[Flags, Rung]) -> Flags | None:
-    """The candidate to measure next; None when every ladder is done."""
-    best = space.start
+    """The candidate to measure next; None when no ladder leads on.
+
+    After those from the rules come those from the best candidate of all, which may be another
+    since the optimiser has looked: these end with the first rung in vain.
+    """
+    found = _ladders(space, space.start, told, PATIENCE)
+    if found is None and told:
+        best = min(told, key=lambda flags: _score(told[flags]))
+        found = _ladders(space, best, told, 1)
+    return found
+
+
+def _ladders(space: Space, best: Flags, told: Mapping[Flags, Rung], patience: int) -> Flags | None:
     for axis in space.axes:
         rungs = space.rungs(best, axis)
-        found = following(rungs, best, told)
+        found = following(rungs, best, told, patience)
         if found is not None:
             return found
         best = min((rung for rung in rungs if rung in told), key=lambda rung: _score(told[rung]))
@@ -42,19 +53,23 @@ def _score(rung: Rung) -> float:
     return rung.score if rung.allowed else inf
 
 
-def following(rungs: Sequence[Flags], start: Flags, told: Mapping[Flags, Rung]) -> Flags | None:
+def following(
+    rungs: Sequence[Flags], start: Flags, told: Mapping[Flags, Rung], patience: int = PATIENCE
+) -> Flags | None:
     """The rung of one ladder to measure next; None when it is done."""
     if start not in told:
         return start
     begin = list(rungs).index(start)
     for direction in (rungs[begin + 1 :], rungs[:begin][::-1]):
-        found = _along(direction, told[start], told)
+        found = _along(direction, told[start], told, patience)
         if found is not None:
             return found
     return None
 
 
-def _along(direction: Sequence[Flags], start: Rung, told: Mapping[Flags, Rung]) -> Flags | None:
+def _along(
+    direction: Sequence[Flags], start: Rung, told: Mapping[Flags, Rung], patience: int
+) -> Flags | None:
     best = _score(start)
     in_vain = 0
     for flags in direction:
@@ -67,6 +82,6 @@ def _along(direction: Sequence[Flags], start: Rung, told: Mapping[Flags, Rung]) 
             best, in_vain = rung.score, 0
         else:
             in_vain += 1
-        if in_vain == PATIENCE:
+        if in_vain == patience:
             return None
     return None

@@ -98,9 +98,14 @@ class Search:
         if not self.book.defaults:
             await self._measure_defaults()
         objective = self.objective
-        while self._affordable() and (step := self._rung(objective)) is not None:
-            await self._measure(self.book.begin(step, LADDER, objective))
-        while self._affordable() and (page := self.book.propose(SEARCH, objective)) is not None:
+        while self._affordable():
+            step = self._rung(objective)
+            if step is not None:
+                page = self.book.begin(step, LADDER, objective)
+            elif (proposed := self.book.propose(SEARCH, objective)) is not None:
+                page = proposed
+            else:
+                return
             await self._measure(page)
 
     def best(self) -> Entry:
