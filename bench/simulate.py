@@ -50,7 +50,7 @@ def simulate(
     elif scenario is Scenario.LIMITS:
         report = limits.run()
     elif scenario is Scenario.TUNING:
-        report = tuning.run()
+        report = tuning.run(trace_file)
     elif scenario is Scenario.HEADLINE:
         report = headline.run(trace_file, rate, seconds)
     elif trace_file is None:

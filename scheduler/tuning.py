@@ -265,7 +265,7 @@ def _burst(scene: Scene, seen: Distribution, spec: TuningSpec) -> Iterator[Chang
             f"{seen.longer_than(after):.1%} are longer than {after}; a prefill of "
             f"{smallest.ttft_target:g} s is {heavy:.0f}",
         )
-    typical = seen.mean_longer_than(size)
+    typical = seen.mean_longer_than(after)
     wanted = round(within(typical / rate, base.clean_interval), 2)
     if typical and not 1 / _FAR < wanted / present.clean_interval < _FAR:
         yield Change(

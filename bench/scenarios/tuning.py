@@ -9,11 +9,15 @@ comes: its boundary is where it should be in each phase, from its first second o
 **Bursts.** Two A100-class engines, shared; three prompts in ten are documents of 3,000 to 8,000
 tokens, with answers of 200: nothing sudden, but each one over the 2,048 tokens of a burst. `off`
 halves no limit at all.
+
+**Trace**, where one is given: the first 6,000 of its requests, 16 a second, on four A100-class
+engines, split and shared. Goodput is that of `bench.scenarios.trace`.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from bench.engine import SERIAL, EngineSpec
@@ -21,8 +25,10 @@ from bench.figures import goodput, in_milliseconds
 from bench.policies import NO_BURST, UNBOUNDED
 from bench.presets import A100_80GB, LLAMA_8B, engine
 from bench.scenarios import Report
+from bench.scenarios.trace import BOUND, target
 from bench.simulation import Outcome, Simulation, ready
-from bench.workload import Job
+from bench.traces import read
+from bench.workload import Job, at_rate
 from scheduler.events import Arrived, Event, SettingsChanged
 from scheduler.model import Backend, BurstSpec, ClassSpec, Settings
 from scheduler.tuning import Change, Knob, Scene, Supply, Tuner, TuningSpec, adapted
@@ -41,6 +47,7 @@ IN_TIME = {True: 0.6, False: 5.0}
 BETWEEN = 2_500
 """A boundary that has the passages in the short class."""
 
+TRACE_RATE, TRACE_REQUESTS = 16.0, 6_000
 DOCUMENT_RATE, DOCUMENT_SHARE, DOCUMENT_SECONDS = 8.0, 0.3, 300.0
 A100 = engine(A100_80GB, LLAMA_8B)
 
@@ -72,6 +79,13 @@ BURSTS = {
     "bursts_adapting": Policy(TuningSpec(), split=False),
     "bursts_off": Policy(split=False, burst=NO_BURST),
 }
+TRACES = {
+    "trace_split_fixed": Policy(),
+    "trace_split_adapting": Policy(TuningSpec()),
+    "trace_shared_fixed": Policy(split=False),
+    "trace_shared_adapting": Policy(TuningSpec(), split=False),
+}
+
 Numbers = dict[str, float | list[str]]
 
 
@@ -149,13 +163,17 @@ def documents(seed: int, seconds: float) -> list[Job]:
 
 def play(policy: Policy, seed: int) -> Adapting:
     """One policy on one seed's shifting traffic, to the end."""
+    return _on_four(policy, SERIAL, workload(policy, seed))
+
+
+def _on_four(policy: Policy, spec: EngineSpec, jobs: Sequence[Job]) -> Adapting:
     wanted = ("short", "short", "long", "long")
     backends = [
-        ready(f"{name}-{number}", SERIAL, *([name] if policy.split else []))
+        ready(f"{name}-{number}", spec, *([name] if policy.split else []))
         for number, name in enumerate(wanted)
     ]
-    simulation = Adapting(policy, SERIAL, backends)
-    simulation.run(workload(policy, seed))
+    simulation = Adapting(policy, spec, backends)
+    simulation.run(jobs)
     return simulation
 
 
@@ -166,11 +184,14 @@ def play_documents(policy: Policy, seed: int, seconds: float = DOCUMENT_SECONDS)
     return simulation
 
 
-def run() -> Report:
+def run(trace: Path | None) -> Report:
     """Every policy on the same traffic; the numbers of all seeds together."""
+    recorded = at_rate(read(trace, TRACE_REQUESTS), TRACE_RATE) if trace is not None else []
     with ProcessPoolExecutor() as pool:
         found = {name: pool.submit(_numbers, policy) for name, policy in POLICIES.items()}
         found |= {name: pool.submit(_bursts, policy) for name, policy in BURSTS.items()}
+        if recorded:
+            found |= {name: pool.submit(_trace, p, recorded) for name, p in TRACES.items()}
     detail = {name: future.result() for name, future in found.items()}
     summary = {
         f"{name}_{key}": value
@@ -201,6 +222,15 @@ def _bursts(policy: Policy) -> Numbers:
     return (
         short | _ttft("document", [o for o in outcomes if o.job.prompt > 1024]) | _changes(played)
     )
+
+
+def _trace(policy: Policy, jobs: Sequence[Job]) -> Numbers:
+    played = _on_four(policy, A100, jobs)
+    good = sum(o.ttft is not None and o.ttft <= target(o.job, A100) for o in played.outcomes)
+    numbers: Numbers = {"goodput": round(good / len(jobs), 4)}
+    numbers |= _ttft("short", [o for o in played.outcomes if o.job.prompt <= BOUND])
+    numbers |= _ttft("long", [o for o in played.outcomes if o.job.prompt > BOUND])
+    return numbers | _changes([played])
 
 
 def _ttft(kind: str, outcomes: Sequence[Outcome]) -> Numbers:
