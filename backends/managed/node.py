@@ -10,6 +10,8 @@ from backends.managed.supervisor import ManagedEngine, ManagedSettings
 from backends.plans.model import Engine, Plan
 from backends.types import BackendSpec
 
+HOPELESS = 3
+
 
 class Gate(Protocol):
     """What keeps requests away from an engine that is restarted."""
@@ -69,6 +71,13 @@ class ManagedNode:
             )
             for name, managed in self.engines.items()
         ]
+
+    def check(self, name: str) -> None:
+        """Raises NotBack for an engine that ends by itself again and again: with what it was told
+        to do (more memory than there is, say) it will not come up, however long one waits."""
+        failures = self.engines[name].failures
+        if failures >= HOPELESS:
+            raise NotBack(f"{name} has ended by itself {failures} times in a row")
 
     async def roll(self, gate: Gate, plan: Plan | None = None) -> None:
         """Restart the engines one after the other, each drained before and warm again after.

@@ -44,6 +44,8 @@ class ManagedEngine:
     ) -> None:
         self.engine = engine
         self.starts = 0
+        self.failures = 0
+        """How often in a row it has ended by itself, without having run for long."""
         self._settings = settings
         self._tell = tell
         self._rng = rng or Random()
@@ -59,21 +61,20 @@ class ManagedEngine:
 
     async def run(self) -> None:
         """Live until `stop`. What it started has ended when this returns, however it returns."""
-        failures = 0
         while self._wanted:
             self._restarting = False
             self._woken.clear()
             began = monotonic()
             fate = await self._once()
             if not self._wanted or self._restarting:
-                failures = 0
+                self.failures = 0
                 continue
             if monotonic() - began >= self._settings.stable:
-                failures = 0
-            wait = self._backoff(failures)
+                self.failures = 0
+            wait = self._backoff(self.failures)
+            self.failures += 1
             self._tell(f"{fate}; starting again in {wait:.1f} s")
             await self._pause(wait)
-            failures += 1
 
     async def stop(self) -> None:
         """End it for good; returns when its whole group is gone."""
@@ -85,6 +86,7 @@ class ManagedEngine:
         self.engine = engine or self.engine
         self._restarting = True
         await self._end()
+        self.failures = 0
 
     async def _end(self) -> None:
         self._woken.set()

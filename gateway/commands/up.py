@@ -106,11 +106,12 @@ async def _run(order: Order) -> None:
 
 def _follow(order: Order, node: ManagedNode, brain: Brain, tasks: Tasks) -> None:
     """Restart the engines at SIGHUP, each drained by the gateway before and ready for it after."""
-    gate = FleetGate(
-        brain.fleet,
-        ready=lambda name: brain.catalogue.state(name) is State.READY,
-        within=order.drain_grace,
-    )
+
+    def ready(name: str) -> bool:
+        node.check(name)
+        return brain.catalogue.state(name) is State.READY
+
+    gate = FleetGate(brain.fleet, ready=ready, within=order.drain_grace)
     _roll_at_hangup(order, node, gate, tasks)
     engines = NodeFlag(node, gate, FLAG)
     brain.advisor.managed = engines.values

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.managed.flags import NodeFlag
 from backends.managed.node import ManagedNode, NotBack
 from backends.managed.process import PortTaken, check_port
 from backends.managed.supervisor import ManagedSettings, command_line
@@ -127,6 +128,34 @@ async def test_an_engine_that_always_ends_is_not_started_in_a_tight_loop() -> No
         await said.until("ended with status 3", times=4)
         assert asyncio.get_running_loop().time() - began > (0.2 + 0.4 + 0.8) / 2
         assert said.count("started as process") == node.engines["e"].starts
+
+
+async def test_an_engine_that_ends_again_and_again_is_given_up_until_it_is_restarted() -> None:
+    quick = settings("--crash", backoff_first=0.01, backoff_max=0.01)
+    async with running(Plan((engine(),)), quick) as (node, said):
+        node.check("e")
+        await said.until("ended with status 3", times=2)
+        assert node.engines["e"].failures >= 2
+        await said.until("ended with status 3", times=3)
+        with pytest.raises(NotBack, match="e has ended by itself"):
+            node.check("e")
+        await node.engines["e"].restart()
+        node.check("e")
+
+
+async def test_one_engine_is_restarted_with_another_value_of_a_flag() -> None:
+    other = replace(engine(), name="f", port=free_port())
+    flagged = engine().with_flag(Flag("gpu-memory-utilization", 0.85, "the plan"))
+    async with running(Plan((flagged, other)), settings()) as (node, said):
+        await said.until("listening", times=2)
+        gate = Gate()
+        flag = NodeFlag(node, gate, "gpu-memory-utilization")
+        assert flag.values() == {"e": 0.85}
+        await flag.restart("e", 0.8, "the rule")
+        await said.until("e: given --model m --gpu-memory-utilization 0.8 with")
+        assert flag.values() == {"e": 0.8}
+        assert gate.seen == ["leave e", "enter e"]
+        assert node.engines["f"].starts == 1
 
 
 async def test_nothing_of_the_group_stays_when_its_first_process_dies(tmp_path: Path) -> None:
