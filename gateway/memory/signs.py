@@ -78,9 +78,9 @@ def _pressed(backend: str, seats: int, now: Usage) -> Iterator[Finding]:
             Sign.FULL,
             f"less than {1 - FULL:.0%} of the KV cache was free in {now.full / now.readings:.0%} "
             "of the readings",
-            "scheduler.kv_reserve",
-            "higher by 0.05",
-            "so that a sudden long prompt finds room",
+            f"backends.{backend}.limit",
+            str(_fitting(seats, now)),
+            "so many fit with 5% to spare, in which a sudden long prompt finds room",
         )
 
 
@@ -91,10 +91,9 @@ def _stranded(now: Usage) -> Finding | None:
         Sign.STRANDED,
         f"requests waited in the engine beside {STRANDED:.0%} or more of free KV cache in "
         f"{now.stranded / now.readings:.0%} of the readings: the first of them did not fit there",
-        "scheduler.kv_reserve",
-        "0.15",
-        "so that long prompts wait in the gateway, where short ones pass them; or a pool of their "
-        "own for long prompts",
+        "classes.<the one of long prompts>.limit",
+        "half as many as run at once",
+        "so that they wait in the gateway, where short ones pass them; or a pool of their own",
     )
 
 

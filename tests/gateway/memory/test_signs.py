@@ -37,10 +37,11 @@ def test_preemptions_without_a_full_cache_in_any_reading_ask_for_one_fewer() -> 
     assert found[Sign.PREEMPTING].to == "9"
 
 
-def test_a_full_cache_without_preemptions_asks_for_a_reserve() -> None:
-    found = asked((100, replace(BUSY, kv_usage=0.97)), (3500, BUSY))
+def test_a_full_cache_without_preemptions_asks_for_room_for_one_more() -> None:
+    """Eight requests at 97%: seven leave 5% and more."""
+    found = asked((3600, replace(BUSY, kv_usage=0.97)))
     assert set(found) == {Sign.FULL}
-    assert found[Sign.FULL].setting == "scheduler.kv_reserve"
+    assert (found[Sign.FULL].setting, found[Sign.FULL].to) == ("backends.long-0.limit", "7")
 
 
 def test_a_moment_of_fullness_is_no_sign() -> None:
