@@ -45,7 +45,8 @@ def _ladders(space: Space, best: Flags, told: Mapping[Flags, Rung], patience: in
         found = following(rungs, best, told, patience)
         if found is not None:
             return found
-        best = min((rung for rung in rungs if rung in told), key=lambda rung: _score(told[rung]))
+        known = (best, *(rung for rung in rungs if rung in told))
+        best = min(known, key=lambda rung: _score(told[rung]))
     return None
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from bench.tuning.ladder import Rung, following
-from bench.tuning.space import Flags
+from bench.tuning.ladder import Rung, following, upcoming
+from bench.tuning.space import Flags, Space
 
 RUNGS = [Flags(seqs, 8192) for seqs in (4, 8, 16, 32, 64, 128)]
 START = RUNGS[2]
@@ -48,3 +48,38 @@ def test_from_a_start_that_is_ruled_out_the_way_leads_down() -> None:
 
 def test_a_ladder_of_one_rung_is_done_after_it() -> None:
     assert following([START], START, {START: Rung(1.0, True)}) is None
+
+
+SPACE = Space(
+    {"max_num_seqs": (8, 16, 32), "max_num_batched_tokens": (1024, 2048, 4096, 8192)},
+    Flags(16, 2048),
+)
+
+
+def climb_all(told: dict[Flags, Rung], score: Callable[[Flags], float]) -> list[tuple[int, int]]:
+    """What is measured beside what is told already, in order."""
+    order = []
+    while (flags := upcoming(SPACE, told)) is not None:
+        told[flags] = Rung(score(flags), True)
+        order.append((flags.max_num_seqs, flags.max_num_batched_tokens))
+    return order
+
+
+def test_each_ladder_begins_at_the_best_of_the_one_before() -> None:
+    order = climb_all({}, lambda f: -f.max_num_seqs - f.max_num_batched_tokens)
+    assert order[:3] == [(16, 2048), (32, 2048), (8, 2048)]
+    assert order[3:] == [(32, 4096), (32, 8192), (32, 1024), (16, 8192)], "and beside the best"
+
+
+def test_from_what_the_optimiser_has_found_it_climbs_again() -> None:
+    told: dict[Flags, Rung] = {}
+    assert climb_all(told, lambda _: 50.0) == [
+        (16, 2048), (32, 2048), (8, 2048), (16, 4096), (16, 8192), (16, 1024),
+    ]  # fmt: skip
+    told[Flags(32, 8192)] = Rung(10.0, True)
+    assert climb_all(told, lambda _: 50.0) == [(32, 4096)]
+
+
+def test_a_hopeless_rung_is_in_vain_but_ends_nothing() -> None:
+    told = {START: Rung(100.0, True), RUNGS[3]: Rung(float("inf"), True)}
+    assert following(RUNGS, START, told) == RUNGS[4]

@@ -1,4 +1,4 @@
-"""Candidates on the engine model: what the flags mean, and that the search finds the best of them."""
+"""Candidates on the engine model: what the flags mean, and that the search finds the best."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from bench.tuning.space import Flags, Space
 from bench.tuning.traffic import ALL, LONG, SHORT, Traffic
 
 FLAGS = Flags(64, 2048, 512, 0.9)
-TRAFFIC = Traffic(rate=8.0, requests=160, prompt="lognormal:600:1.0", output="lognormal:12:0.6")
+TRAFFIC = Traffic(rate=8.0, requests=120, prompt="lognormal:600:1.0", output="lognormal:4:0.5")
 SMALL = Space(
     {
         "max_num_seqs": (4, 8, 16, 32),
@@ -70,7 +70,7 @@ class TestWindows:
             )
             for name in (SHORT, LONG, ALL)
         }
-        assert counted[SHORT] + counted[LONG] == counted[ALL] == 160
+        assert counted[SHORT] + counted[LONG] == counted[ALL] == 120
         assert min(counted.values()) > 0
 
     def test_recorded_sizes_are_drawn_from(self) -> None:
@@ -103,4 +103,4 @@ async def test_the_search_comes_near_the_optimum_with_a_quarter_of_the_evaluatio
     every = exhaust(simulated, SMALL, one.objective, windows=1)
     assert one.evaluations <= every.evaluations / 4
     assert every.scores[one.best().flags] <= 1.05 * every.scores[every.best]
-    assert max(every.scores.values()) > 2 * every.scores[every.best], "there is something to find"
+    assert max(every.scores.values()) > 1.5 * every.scores[every.best], "there is a lot to find"

@@ -1,5 +1,6 @@
 """The space: what is in it, what excludes what, and where its middle is."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,17 @@ def test_no_threshold_is_over_the_context() -> None:
 def test_a_step_has_a_token_for_each_sequence() -> None:
     assert SMALL.at(dict.fromkeys(SMALL.axes, 0) | {"max_num_seqs": 2}) is None
     assert all(f.max_num_batched_tokens >= f.max_num_seqs for f in SMALL.candidates)
-    assert [flags.max_num_seqs for flags in SMALL.rungs()] == [8, 16, 1024]
+    rungs = SMALL.rungs(Flags(16, 512, 0, 0.9), "max_num_seqs")
+    assert [flags.max_num_seqs for flags in rungs] == [8, 16], "512 tokens are none for 1,024"
+
+
+def test_of_some_flags_alone_the_others_stay_as_they_are() -> None:
+    space = SMALL.only(["long-prefill-token-threshold", "max-num-seqs"])
+    assert list(space.axes)[:2] == ["long_prefill_token_threshold", "max_num_seqs"]
+    assert {flags.gpu_memory_utilization for flags in space.candidates} == {0.9}
+    assert space.start in space.candidates
+    with pytest.raises(ValueError, match="no such flag: swap-space"):
+        SMALL.only(["swap-space"])
 
 
 def test_a_threshold_that_no_chunk_exceeds_is_none() -> None:
