@@ -65,6 +65,7 @@ class Simulation:
         self.engines = {name: Engine(spec) for name, spec in engines.items()}
         self.outcomes: list[Outcome] = []
         self.events = 0
+        self._open = 0
         self._check = check
         self._next: Next = _nothing_more
         self._digest = blake2b(digest_size=8)
@@ -87,6 +88,7 @@ class Simulation:
         """
         self._next = then or _nothing_more
         self.outcomes = [Outcome(job) for job in jobs]
+        self._open = len(jobs)
         for number, job in enumerate(jobs):
             heappush(self._queue, (job.at, 2, str(number)))
         if scrape:
@@ -128,6 +130,7 @@ class Simulation:
                 self._tell(FirstToken(seq_id), now)
             if finished:
                 outcome.ended = at
+                self._open -= 1
                 if token_index:
                     self._tell(Progress(seq_id, token_index), now)
                 self._tell(Finished(seq_id), now)
@@ -139,6 +142,7 @@ class Simulation:
         if job is not None:
             heappush(self._queue, (job.at, 2, str(len(self.outcomes))))
             self.outcomes.append(Outcome(job))
+            self._open += 1
 
     def _tell(self, event: Event, now: float) -> None:
         self.events += 1
@@ -158,6 +162,7 @@ class Simulation:
             self._digest.update(f"{now:.6f} {command.ticket_id} {command.reason.value}\n".encode())
             outcome = self.outcomes[int(command.ticket_id)]
             outcome.rejected, outcome.service_class = command.reason.value, command.service_class
+            self._open -= 1
 
     def _send(self, backend: str, ticket_id: str, job: Job, now: float) -> None:
         try:
@@ -165,6 +170,7 @@ class Simulation:
         except CannotServe:
             self._tell(Failed(ticket_id), now)
             self.outcomes[int(ticket_id)].rejected = "cannot_serve"
+            self._open -= 1
         self._schedule(backend)
 
     def _schedule(self, name: str) -> None:
@@ -181,7 +187,7 @@ class Simulation:
                 name, engine.running, engine.waiting, engine.kv_usage, engine.preemptions
             )
             self._tell(seen, now)
-        if self._queue:
+        if self._open:  # a deadline far away may be in the queue for ever
             heappush(self._queue, (now + _SCRAPE, 1, "scrape"))
 
     def _arm(self, now: float) -> None:
