@@ -20,7 +20,7 @@ SPEC = EngineSpec(
     kv_tokens=24_000,
     max_num_seqs=SEATS,
 )
-PATIENT = replace(forebay(), queue_wait=120.0)
+PATIENT = forebay()
 
 
 def traffic(count: int = 700) -> list[Job]:
