@@ -13,7 +13,7 @@ from bench.tuning.objective import FLOOR
 from tests.bench.schemas import schema
 
 BRIEF = (
-    *("--requests", "60", "--windows", "1", "--rate", "8", "--output", "lognormal:4:0.5"),
+    *("--requests", "100", "--windows", "1", "--rate", "8", "--output", "lognormal:4:0.5"),
     *("--search", "long-prefill-token-threshold,max-num-seqs"),
 )
 
@@ -26,7 +26,7 @@ def tune(*options: str) -> Result:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuned")
     ended = tune(
-        *("--evaluations", "12", "--rounds", "6", "--exhaustive", "--study", str(folder / "study")),
+        *("--evaluations", "12", "--rounds", "8", "--exhaustive", "--study", str(folder / "study")),
         *("--json", str(folder / "found.json"), "--pictures", str(folder)),
         *("--write-plan", str(folder / "plan.yaml")),
     )

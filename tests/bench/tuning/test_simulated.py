@@ -1,5 +1,6 @@
 """Candidates on the engine model: what the flags mean, and that the search finds the best."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,18 @@ class TestFlags:
 
 
 class TestWindows:
+    async def test_a_search_that_is_told_to_stop_does(self) -> None:
+        simulated = Simulated(A100_40GB, LLAMA_8B, TRAFFIC)
+
+        async def endless() -> None:
+            async with simulated.started(FLAGS) as engine:
+                while True:
+                    await engine.window(0)
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await endless()
+
     def test_all_candidates_get_the_same_requests_and_each_window_others(self) -> None:
         assert TRAFFIC.jobs(1) == TRAFFIC.jobs(1)
         assert TRAFFIC.jobs(1) != TRAFFIC.jobs(2)
