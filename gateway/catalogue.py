@@ -21,13 +21,16 @@ from gateway.meter import Ask, Meter
 from gateway.parity import Tokenize, compare
 from gateway.settings import scheduler_backend
 from scheduler.events import BackendChanged, BackendRemoved
-from tokenizer_pool.errors import TokenizerUnavailable
+from tokenizer_pool.errors import TokenizerUnavailable, WorkerFailed
 from tokenizer_pool.types import Kind, ModelReport, TokenizedPrompt, TokenizerSource, TokenList
 
 log = logging.getLogger("forebay.catalogue")
 
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+POOL_AGAIN = 1.0
+"""Seconds before a model is handed again to a pool whose workers failed."""
 
 
 class Tokenizers(Protocol):
@@ -265,8 +268,19 @@ class Catalogue:
                         "no tokenizer for %s, its prompts go as text: %s", model.name, error
                     )
                     self._unavailable[model.name] = f"no tokenizer: {error}"
-                    await self._pool.add_text_model(model.name)
+                    await self._add_as_text(model.name)
         return self._unavailable.get(model.name)
+
+    async def _add_as_text(self, model: str) -> None:
+        """Its backends wait for this: a pool that cannot even take a name is tried again."""
+        while True:
+            try:
+                await self._pool.add_text_model(model)
+            except WorkerFailed as error:
+                log.warning("%s has to wait for the tokenizer workers: %s", model, error)
+                await asyncio.sleep(POOL_AGAIN)
+            else:
+                return
 
     def _location(self, model: ServedModel) -> str:
         """Where the tokenizer is: as configured, else the base model's root, else its own."""
