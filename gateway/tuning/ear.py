@@ -11,7 +11,7 @@ from time import monotonic
 from gateway.gate import Answer, Report
 from gateway.tenancy.allowance import Refused
 from gateway.tuning.memory import Heard
-from scheduler.events import Abandoned, Dispatch, Failed, FirstToken, Progress, Reject
+from scheduler.events import Dispatch, Failed, FirstToken, Progress, Reject
 from scheduler.model import Ticket
 
 SPACING = 0.02
@@ -68,10 +68,9 @@ class Ear:
             return
         del self._timed[event.ticket_id]
         failed = isinstance(event, Failed)
-        gone = isinstance(event, Abandoned) or (isinstance(event, Failed) and event.busy)
-        if timed.backend and (timed.ttft is not None or failed) and not (gone and failed):
-            self._tell(Heard(timed.backend, timed.service_class, None if failed else timed.ttft))
-
-    def _tell(self, heard: Heard) -> None:
-        for listener in self.heard:
-            listener(heard)
+        if isinstance(event, Failed) and event.busy:
+            return
+        if failed or timed.ttft is not None:
+            heard = Heard(timed.backend, timed.service_class, None if failed else timed.ttft)
+            for listener in self.heard:
+                listener(heard)

@@ -145,7 +145,7 @@ export class BackendRow {
 
 /** What an engine should take of its GPU's memory, where that is not what it takes. */
 function advised(memory) {
-  return memory && memory.wanted !== memory.present ? ` · take ${memory.wanted}, not ${memory.present}` : "";
+  return memory && memory.wanted !== memory.present ? ` · GPU memory: ${memory.wanted} advised, takes ${memory.present}` : "";
 }
 
 function channels(models) {
