@@ -15,7 +15,7 @@ from gateway.tuning.advisor import Advisor
 from gateway.tuning.config import UtilizationConfig
 from gateway.tuning.ear import Ear
 from gateway.tuning.memory import FLAG
-from gateway.tuning.rollout import Command, Restart, Rollout
+from gateway.tuning.rollout import Command, End, Restart, Rollout
 from gateway.tuning.told import Tell, Told
 
 
@@ -95,7 +95,9 @@ def _told(command: Command) -> Told:
     if isinstance(command, Restart):
         what = f"{FLAG} {command.before:g} → {command.value:g}: restarting"
         return Told("restart", command.backend, what, command.why)
-    if command.kept:
-        what = f"{FLAG} {command.value:g} stays: write it into the plan"
-        return Told("kept", command.backend, what, command.why)
-    return Told("rolled_back", command.backend, f"{FLAG} {command.value:g} again", command.why)
+    what = {
+        End.KEPT: f"{FLAG} {command.value:g} stays: write it into the plan",
+        End.ROLLED_BACK: f"{FLAG} {command.value:g} again",
+        End.OVERTAKEN: f"{FLAG} is {command.value:g} now: the trial is over",
+    }[command.how]
+    return Told(command.how.value, command.backend, what, command.why)

@@ -31,13 +31,21 @@ class Restart:
     why: str
 
 
+class End(Enum):
+    """How a trial ended."""
+
+    KEPT = "kept"
+    ROLLED_BACK = "rolled_back"
+    OVERTAKEN = "overtaken"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The trial is over, and this share in force. `kept` False: it went back."""
+    """The trial is over, and this share in force. Overtaken: somebody else restarted the engine."""
 
     backend: str
     value: float
-    kept: bool
+    how: End
     why: str
 
 
@@ -105,7 +113,7 @@ class Rollout:
         """The engine takes traffic again, as the last Restart wanted it."""
         trial = self._running()
         if trial.phase is Phase.RETURNING:
-            return self._end(trial.advice.present, kept=False, why=trial.why)
+            return self._end(trial.advice.present, End.ROLLED_BACK, trial.why)
         trial.phase, trial.since = Phase.WATCHED, now
         return None
 
@@ -113,7 +121,7 @@ class Rollout:
         """The engine did not come back: with its old share it will, or nothing of ours helps."""
         trial = self._running()
         if trial.phase is Phase.RETURNING:
-            return self._end(trial.advice.present, kept=False, why=f"{trial.why}; then {why}")
+            return self._end(trial.advice.present, End.ROLLED_BACK, f"{trial.why}; then {why}")
         return self._return(why)
 
     def judge(self, present: float | None, spec: UtilizationConfig, now: float) -> Command | None:
@@ -124,17 +132,17 @@ class Rollout:
         advice = trial.advice
         if present != advice.wanted:
             value = advice.present if present is None else present
-            return self._end(value, kept=False, why="somebody else has restarted the engine")
+            return self._end(value, End.OVERTAKEN, "somebody else has restarted the engine")
         if trial.looks.due(trial.after.ended):
             why = worse(trial.before, trial.after, _as_canary(spec), trial.looks)
             trial.looks = trial.looks.taken(trial.after.ended)
             if why is not None:
                 return self._return(why)
         if trial.after.answers >= spec.samples:
-            return self._end(advice.wanted, kept=True, why=f"{spec.samples} TTFTs are not worse")
+            return self._end(advice.wanted, End.KEPT, f"{spec.samples} TTFTs are not worse")
         if now - trial.since >= spec.watch:
             few = f"{trial.after.answers} TTFTs in {spec.watch:g} s are not worse"
-            return self._end(advice.wanted, kept=True, why=few)
+            return self._end(advice.wanted, End.KEPT, few)
         return None
 
     def _return(self, why: str) -> Restart:
@@ -144,9 +152,9 @@ class Rollout:
         self._refused.setdefault(advice.backend, set()).add(advice.wanted)
         return Restart(advice.backend, advice.wanted, advice.present, why)
 
-    def _end(self, value: float, *, kept: bool, why: str) -> Ended:
+    def _end(self, value: float, how: End, why: str) -> Ended:
         backend, self.trial = self._running().advice.backend, None
-        return Ended(backend, value, kept, why)
+        return Ended(backend, value, how, why)
 
     def _running(self) -> Trial:
         assert self.trial is not None, "only what a Restart began can be told of"

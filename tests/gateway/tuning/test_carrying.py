@@ -150,5 +150,6 @@ async def test_a_trial_that_somebody_else_ends_is_told_of() -> None:
     await house.carrying.look(NIGHT)
     house.engines["a"] = 0.9
     await house.carrying.look(NOON)
-    assert house.told[-1].kind == "rolled_back"
+    assert house.told[-1].kind == "overtaken"
+    assert house.told[-1].what == "gpu-memory-utilization is 0.9 now: the trial is over"
     assert house.told[-1].why == "somebody else has restarted the engine"

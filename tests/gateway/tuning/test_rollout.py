@@ -6,7 +6,7 @@ import pytest
 
 from gateway.tuning.config import UtilizationConfig
 from gateway.tuning.memory import Advice, Heard, History, Marks, advise
-from gateway.tuning.rollout import Command, Ended, Restart, Rollout
+from gateway.tuning.rollout import Command, End, Ended, Restart, Rollout
 
 SPEC = UtilizationConfig(samples=60, watch=600, rest=3600)
 MARKS = Marks(high=1.0, low=0.33)
@@ -88,7 +88,7 @@ class Fleet:
 
 def steps(commands: Sequence[Command]) -> list[tuple[str, float]]:
     return [
-        ("restart" if isinstance(each, Restart) else "kept" if each.kept else "back", each.value)
+        ("restart" if isinstance(each, Restart) else each.how.value, each.value)
         for each in commands
     ]
 
@@ -96,7 +96,7 @@ def steps(commands: Sequence[Command]) -> list[tuple[str, float]]:
 def test_a_planned_regression_is_rolled_back() -> None:
     fleet = Fleet(cliff, a=0.85)
     told = fleet.run(400)
-    assert steps(told) == [("restart", 0.80), ("restart", 0.85), ("back", 0.85)]
+    assert steps(told) == [("restart", 0.80), ("restart", 0.85), ("rolled_back", 0.85)]
     assert told[1].why.startswith("TTFT of short: 30 of 30 at new above")
     assert fleet.shares == {"a": 0.85}
 
@@ -121,7 +121,7 @@ def test_less_memory_that_helps_brings_ttft_between_the_marks() -> None:
     fleet = Fleet(lambda share: relief(share) + 0.35, a=0.90)
     fleet.run(20_000)
     assert fleet.shares == {"a": 0.70}
-    assert all(step != "back" for step, _ in steps(fleet.story))
+    assert all(step != "rolled_back" for step, _ in steps(fleet.story))
 
 
 def test_one_engine_at_a_time() -> None:
@@ -136,14 +136,14 @@ def test_nothing_begins_outside_a_window_and_going_back_waits_for_none() -> None
     fleet = Fleet(cliff, a=0.85)
     assert fleet.run(200, window=False) == []
     assert steps(fleet.run(1)) == [("restart", 0.80)]
-    assert steps(fleet.run(100, window=False)) == [("restart", 0.85), ("back", 0.85)]
+    assert steps(fleet.run(100, window=False)) == [("restart", 0.85), ("rolled_back", 0.85)]
 
 
 def test_an_engine_that_does_not_come_back_gets_its_old_share() -> None:
     fleet = Fleet(lambda share: 0.8, a=0.85)
     fleet.broken = {0.80}
     told = fleet.run(400)
-    assert steps(told) == [("restart", 0.80), ("restart", 0.85), ("back", 0.85)]
+    assert steps(told) == [("restart", 0.80), ("restart", 0.85), ("rolled_back", 0.85)]
     assert told[-1].why == "a gives no token"
 
 
@@ -151,7 +151,7 @@ def test_one_that_does_not_come_back_at_all_is_told_of_and_left_alone() -> None:
     fleet = Fleet(lambda share: 0.8, a=0.85)
     fleet.broken = {0.80, 0.85}
     told = fleet.run(400)
-    assert steps(told)[-1] == ("back", 0.85)
+    assert steps(told)[-1] == ("rolled_back", 0.85)
     assert told[-1].why == "a gives no token; then a gives no token"
     assert fleet.rollout.trial is None
 
@@ -163,7 +163,7 @@ def test_errors_are_a_regression_too() -> None:
         fleet.rollout.heard(Heard("a", "short", None))
         fleet.rollout.heard(Heard("b", "short", None))
     told = fleet.run(1)
-    assert steps(told) == [("restart", 0.85), ("back", 0.85)]
+    assert steps(told) == [("restart", 0.85), ("rolled_back", 0.85)]
     assert told[0].why.startswith("errors: new 30 of")
 
 
@@ -172,7 +172,7 @@ def test_too_little_traffic_is_no_regression() -> None:
     fleet.run(35)
     command = fleet.rollout.judge(0.80, SPEC, fleet.now + SPEC.watch)
     assert isinstance(command, Ended)
-    assert command.kept
+    assert command.how is End.KEPT
     assert "TTFTs in 600 s are not worse" in command.why
 
 
@@ -183,7 +183,7 @@ def test_a_trial_ends_when_somebody_else_restarts_the_engine(
     fleet = Fleet(lambda share: 0.8, a=0.85)
     fleet.run(35)
     command = fleet.rollout.judge(share, SPEC, fleet.now)
-    assert command == Ended("a", left, False, "somebody else has restarted the engine")
+    assert command == Ended("a", left, End.OVERTAKEN, "somebody else has restarted the engine")
     assert fleet.rollout.judge(share, SPEC, fleet.now) is None
 
 
