@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
+import aiohttp
 import typer
 import uvloop
 from rich.box import SIMPLE
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.children import ChildEnded
+from bench.compare import flags
 from bench.compare.engines import CompareFailed
 from bench.compare.run import DIRECT
 from bench.demo import until_stopped
@@ -22,6 +23,7 @@ from bench.load.output import write_json
 from bench.peers.commands import is_installed
 from bench.prefix.conversations import Talk, jobs, shareable
 from bench.prefix.run import POLICIES, WITHOUT, Found, Plan, measure
+from scripts.vllm_env.build import BuildError
 
 DEFAULT = ",".join(POLICIES)
 _NEEDS = {DIRECT: "forebay", WITHOUT: "forebay"}
@@ -34,19 +36,22 @@ def prefix(
     rate: Annotated[float, typer.Option(help="Requests per second.", min=0.1)] = 5.0,
     seconds: Annotated[float, typer.Option(help="Of each run.", min=1)] = 40.0,
     rounds: Annotated[int, typer.Option(min=1)] = 2,
-    json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
+    backend: flags.Backend = None,
+    real: flags.Real = False,
+    json: flags.Json = None,
 ) -> None:
     """Let conversations grow before engines whose caches hold only some of them."""
     wanted = policies.split(",")
     if unknown := set(wanted) - POLICIES.keys():
         raise typer.BadParameter(f"no such policy: {', '.join(unknown)}", param_hint="--policies")
     runs = tuple(name for name in wanted if is_installed(_NEEDS.get(name, name)))
-    plan = Plan(runs, Talk(rate, seconds), engines, kv_tokens, rounds)
+    talk, urls = Talk(rate, seconds), tuple(backend or ())
+    plan = Plan(runs, talk, engines, kv_tokens, rounds, urls=urls, real=real)
     console, found = Console(), Found()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(until_stopped(measure(plan, found, console.print)))
-    except (ChildEnded, CompareFailed, LoadFailed) as failed:
+    except (ChildEnded, CompareFailed, LoadFailed, BuildError, aiohttp.ClientError) as failed:
         sys.exit(f"bench prefix: {failed}")
     if not found.rounds:
         sys.exit("bench prefix: stopped")

@@ -1,8 +1,10 @@
 """The turns: each policy gets the same conversations before engines with an empty cache."""
 
+import asyncio
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ from rich.console import Console
 
 from backends.types import Timeouts
 from bench.children import children
-from bench.compare.engines import Engines, simulated
+from bench.compare.engines import Engines, given, real, simulated
 from bench.compare.run import DIRECT, gateway
 from bench.load.plan import Lengths
 from bench.load.session import Settings, run_load
 from bench.load.summary import Objective, detail
 from bench.peers.commands import PEERS, Command, Place, forebay
 from bench.prefix.conversations import BLOCK, Talk, jobs
+from bench.workload import Job
+from scripts.vllm_env.build import build
+from scripts.vllm_env.layout import locate
 
 PRESET = "a100-llama-8b"
 WITHOUT = "forebay-without-affinity"
@@ -44,7 +49,8 @@ POLICIES: dict[str, Command | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`kv_tokens` is each engine's cache."""
+    """`kv_tokens` is each simulated engine's cache. There are none of them where servers that run
+    already (`urls`) are asked, or a `real` vLLM on the CPU."""
 
     policies: tuple[str, ...]
     talk: Talk
@@ -52,6 +58,8 @@ class Plan:
     kv_tokens: int
     rounds: int
     seed: int = 0
+    urls: tuple[str, ...] = ()
+    real: bool = False
 
 
 @dataclass(slots=True)
@@ -62,37 +70,62 @@ class Found:
 
 
 async def measure(plan: Plan, found: Found, tell: Callable[[str], None]) -> None:
-    """Raises ChildEnded, CompareFailed and LoadFailed."""
-    for number in range(plan.rounds):
-        for policy in plan.policies:
+    """Raises ChildEnded, CompareFailed, LoadFailed and BuildError."""
+    async with _lasting(plan, tell) as lasting:
+        for turn in range(plan.rounds * len(plan.policies)):
+            number, index = divmod(turn, len(plan.policies))
+            policy = plan.policies[index]
             tell(f"round {number + 1} of {plan.rounds}: {policy}")
-            found.rounds.setdefault(policy, []).append(await _turn(plan, policy, number))
+            # Numbers far apart: no text of one turn is known from another.
+            talk = replace(plan.talk, first=(1 + turn) * 10_000_000)
+            planned = jobs(talk, plan.seed + number)
+            async with _engines(plan, lasting) as engines:
+                measured = await _turn(plan, policy, planned, engines)
+            found.rounds.setdefault(policy, []).append(measured)
 
 
-async def _turn(plan: Plan, policy: str, number: int) -> dict[str, Any]:
+@asynccontextmanager
+async def _lasting(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[Engines | None]:
+    """Engines that see every turn: real ones. Simulated ones start anew for each."""
+    if plan.urls:
+        yield await given(plan.urls, None, None)
+    elif plan.real:
+        layout = locate()
+        await asyncio.to_thread(build, layout, tell)
+        with tempfile.TemporaryDirectory(prefix="forebay-prefix-") as logs:
+            async with children(Path(logs)) as started:
+                yield await real(started, layout)
+    else:
+        yield None
+
+
+@asynccontextmanager
+async def _engines(plan: Plan, lasting: Engines | None) -> AsyncIterator[Engines]:
+    if lasting is not None:
+        yield lasting
+        return
     flags = ("--kv-tokens", str(plan.kv_tokens))
     with tempfile.TemporaryDirectory(prefix="forebay-prefix-") as logs:
         async with children(Path(logs)) as started:
-            engines = await simulated(started, plan.engines, PRESET, flags)
-            async with gateway(policy, POLICIES[policy], engines) as urls:
-                before = await _cache(engines)
-                # Numbers far apart: no text of one turn is known from another.
-                talk = replace(plan.talk, first=(1 + number) * 10_000_000)
-                settings = Settings(
-                    url=urls[0],
-                    also=urls[1:],
-                    timeouts=_TIMEOUTS,
-                    lengths=Lengths(block=BLOCK, short=1 << 30),
-                    model=engines.model,
-                    tokenizer=engines.tokenizer,
-                    warm_up=plan.talk.seconds / 4,
-                )
-                planned = jobs(talk, plan.seed + number)
-                outcome = await run_load(settings, planned, Console(quiet=True))
-                queries, hits = (
-                    after - earlier
-                    for after, earlier in zip(await _cache(engines), before, strict=True)
-                )
+            yield await simulated(started, plan.engines, PRESET, flags)
+
+
+async def _turn(plan: Plan, policy: str, planned: list[Job], engines: Engines) -> dict[str, Any]:
+    async with gateway(policy, POLICIES[policy], engines) as urls:
+        before = await _cache(engines)
+        settings = Settings(
+            url=urls[0],
+            also=urls[1:],
+            timeouts=_TIMEOUTS,
+            lengths=Lengths(block=BLOCK, short=1 << 30),
+            model=engines.model,
+            tokenizer=engines.tokenizer,
+            warm_up=plan.talk.seconds / 4,
+        )
+        outcome = await run_load(settings, planned, Console(quiet=True))
+        queries, hits = (
+            after - earlier for after, earlier in zip(await _cache(engines), before, strict=True)
+        )
     measured = detail(outcome.samples, outcome.effort, Objective())
     return measured | {"hit_share": hits / queries if queries else 0.0}
 

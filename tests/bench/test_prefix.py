@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from bench.__main__ import app
 from bench.prefix.command import report
 from bench.prefix.conversations import BLOCK, Talk, jobs, shareable
-from bench.prefix.run import Found, Plan
+from bench.prefix.run import Found, Plan, measure
 from bench.workload import Job
+from tests.bench.conftest import Fake
 
 TALKS = st.builds(
     Talk,
@@ -78,3 +79,23 @@ def test_engines_in_turn_know_less_of_a_conversation_than_one_engine_would(tmp_p
     summary = json.loads(file.read_text())["summary"]
     assert summary["direct_errors"] == 0
     assert 0.05 < summary["direct_hit_share"] < summary["ideal_hit_share"]
+
+
+@pytest.mark.slow
+async def test_a_server_that_runs_already_is_asked_by_each_policy_for_texts_of_its_own(
+    fake: Fake, tmp_path: Path
+):
+    plan = Plan(("direct", "forebay"), Talk(12, 2), 1, 0, rounds=1, urls=(fake.server.url,))
+    found, told = Found(), []
+    await measure(plan, found, told.append)
+    assert told == ["round 1 of 1: direct", "round 1 of 1: forebay"]
+    first, second = (found.rounds[policy][0] for policy in plan.policies)
+    assert first["all"]["errors"] == second["all"]["errors"] == {}
+    # What one policy had asked would be known to the next, whole.
+    assert 0.05 < second["hit_share"] < first["hit_share"] + 0.2
+
+
+def test_a_server_that_is_not_there_is_said(unused_port: int):
+    ended = CliRunner().invoke(app, ["prefix", "--backend", f"http://127.0.0.1:{unused_port}"])
+    assert ended.exit_code == 1
+    assert f"127.0.0.1:{unused_port}" in ended.output
