@@ -36,7 +36,7 @@ class UtilizationConfig(Schema):
         float, Field(ge=0, le=10, description="a p99, p90 or median TTFT longer by more is worse")
     ] = 0.2
     watch: Annotated[
-        Seconds, Field(description="after so long too few TTFTs count as not worse")
+        Seconds, Field(description="after so long fewer TTFTs decide; with less than 30, back")
     ] = 3600.0
     rest: Annotated[Seconds, Field(description="least time between two trials of one engine")] = (
         86_400.0

@@ -122,7 +122,7 @@ class Rollout:
         trial = self._running()
         if trial.phase is Phase.RETURNING:
             return self._end(trial.advice.present, End.ROLLED_BACK, f"{trial.why}; then {why}")
-        return self._return(why)
+        return self._refuse(why)
 
     def judge(self, present: float | None, spec: UtilizationConfig, now: float) -> Command | None:
         """What follows from what was seen since the restart. `present` is the engine's share."""
@@ -137,19 +137,26 @@ class Rollout:
             why = worse(trial.before, trial.after, _as_canary(spec), trial.looks)
             trial.looks = trial.looks.taken(trial.after.ended)
             if why is not None:
-                return self._return(why)
+                return self._refuse(why)
         if trial.after.answers >= spec.samples:
             return self._end(advice.wanted, End.KEPT, f"{spec.samples} TTFTs are not worse")
         if now - trial.since >= spec.watch:
-            few = f"{trial.after.answers} TTFTs in {spec.watch:g} s are not worse"
-            return self._end(advice.wanted, End.KEPT, few)
+            seen = f"{trial.after.answers} TTFTs in {spec.watch:g} s"
+            if trial.looks.count:
+                return self._end(advice.wanted, End.KEPT, f"{seen} are not worse")
+            # Nothing stays that nobody has measured.
+            return self._return(f"{seen}: too few to tell")
         return None
+
+    def _refuse(self, why: str) -> Restart:
+        advice = self._running().advice
+        self._refused.setdefault(advice.backend, set()).add(advice.wanted)
+        return self._return(why)
 
     def _return(self, why: str) -> Restart:
         trial = self._running()
         trial.phase, trial.why = Phase.RETURNING, why
         advice = trial.advice
-        self._refused.setdefault(advice.backend, set()).add(advice.wanted)
         return Restart(advice.backend, advice.wanted, advice.present, why)
 
     def _end(self, value: float, how: End, why: str) -> Ended:

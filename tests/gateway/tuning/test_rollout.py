@@ -167,13 +167,23 @@ def test_errors_are_a_regression_too() -> None:
     assert told[0].why.startswith("errors: new 30 of")
 
 
-def test_too_little_traffic_is_no_regression() -> None:
+def test_after_the_watch_a_few_ttfts_decide() -> None:
     fleet = Fleet(lambda share: 0.8, a=0.85)
-    fleet.run(35)
+    fleet.run(65)
     command = fleet.rollout.judge(0.80, SPEC, fleet.now + SPEC.watch)
     assert isinstance(command, Ended)
     assert command.how is End.KEPT
-    assert "TTFTs in 600 s are not worse" in command.why
+    assert command.why == "35 TTFTs in 600 s are not worse"
+
+
+def test_what_nobody_has_measured_does_not_stay_but_may_be_tried_again() -> None:
+    fleet = Fleet(lambda share: 0.8, a=0.85)
+    fleet.run(35)
+    command = fleet.rollout.judge(0.80, SPEC, fleet.now + SPEC.watch)
+    assert isinstance(command, Restart)
+    assert (command.value, command.why) == (0.85, "5 TTFTs in 600 s: too few to tell")
+    assert fleet.obey(command) == Ended("a", 0.85, End.ROLLED_BACK, command.why)
+    assert steps(fleet.run(4000))[0] == ("restart", 0.80)
 
 
 @pytest.mark.parametrize(("share", "left"), [(0.75, 0.75), (None, 0.85)])
