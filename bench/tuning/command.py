@@ -187,12 +187,15 @@ def _target(order: Order, traffic: Traffic, folder: Path) -> Target:
 def _task(order: Order, traffic: Traffic, target: Target) -> dict[str, Any]:
     """What a study file is for: with anything of it changed its measurements mean nothing."""
     asked = asdict(replace(traffic, recorded=()))
+    (engine,) = (engine for engine in target.plan.engines if engine.name == target.name)
     return {
         "engine": order.kind.value,
         "gpu": order.gpu if order.kind is EngineKind.SIM else None,
         "aim": order.aim.value,
         "windows": order.budget.windows,
         "traffic": asked | {"recorded": len(traffic.recorded)},
+        "model": engine.model,
+        "kept": {flag.name: flag.value for flag in engine.flags if flag.name not in NAMES.values()},
         "axes": {axis: list(values) for axis, values in target.space.axes.items()},
         "start": asdict(target.space.start),
     }
