@@ -17,7 +17,7 @@ from gateway.commands.shared import (
     seconds,
     with_redis,
 )
-from gateway.commands.trying import Fleet, try_change
+from gateway.commands.trying import Site, try_change
 from gateway.config import Config, read_file
 from gateway.control import desk
 from gateway.recalibration.proposal import NoProposal, ask
@@ -59,14 +59,14 @@ def recalibrate(
         if config is not None and apply:
             raise ValueError("--apply needs Redis: leave --config away")
         settings = _file(config) if config is not None else _in_force(redis)
-        fleet = Fleet(redis, name, tuple(logs(log)))
-        changes = ask(settings, fleet.logs, result, options)
+        site = Site(redis, name, tuple(logs(log)))
+        changes = ask(settings, site.logs, result, options)
     except (NoProposal, OSError, ValueError) as failed:
         give_up(str(failed))
     for change in changes:
         typer.echo(f"{change.key} {change.field}: {change.before} → {change.after}: {change.why}")
         if apply:
-            try_change(change, fleet, span)
+            try_change(change, site, span)
     if changes and not apply:
         typer.echo("nothing was changed: --apply does it, on trial")
 

@@ -27,7 +27,7 @@ LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class Site:
     """Where a change is made, whose name it has, and the log that shows what came of it."""
 
     redis: str
@@ -35,19 +35,19 @@ class Fleet:
     logs: tuple[Path, ...]
 
 
-def try_change(change: Change, fleet: Fleet, span: float) -> None:
+def try_change(change: Change, site: Site, span: float) -> None:
     """Make the change, and keep it only if it is not shown to be worse; else this ends the
     program, the change taken back."""
-    trial, tail = Trial(change), Tail([path for path in fleet.logs if path.suffix != ".gz"])
+    trial, tail = Trial(change), Tail([path for path in site.logs if path.suffix != ".gz"])
     began = time.time()
-    trial.saw_before(line for line in Log(fleet.logs) if began - span <= line.time < began)
+    trial.saw_before(line for line in Log(site.logs) if began - span <= line.time < began)
     if (why := trial.nothing_before()) is not None:
         give_up(f"not tried: {why}")
-    situation = with_redis(fleet.redis, desk.look)
+    situation = with_redis(site.redis, desk.look)
     had, version = _value(situation, change), situation.version.number
     try:
         with _interrupted_by_sigterm():
-            _set(change, fleet, version)
+            _set(change, site, version)
             typer.echo(f"on trial for {span:.0f} s")
             why = _follow(trial, tail, span)
     except KeyboardInterrupt:
@@ -55,7 +55,7 @@ def try_change(change: Change, fleet: Fleet, span: float) -> None:
     if why is None:
         typer.echo(f"kept: not worse in {trial.after.ended} requests")
         return
-    _take_back(change, fleet, had, why)
+    _take_back(change, site, had, why)
     give_up(f"taken back: {why}")
 
 
@@ -85,17 +85,17 @@ def _value(situation: Situation, change: Change) -> str:
     return (situation.hashes.get(full(change.key)) or {}).get(change.field, "")
 
 
-def _set(change: Change, fleet: Fleet, version: int) -> None:
+def _set(change: Change, site: Site, version: int) -> None:
     """Only if nobody has changed anything since that version."""
 
     def planned(situation: Situation) -> Plan:
         return desk.change(situation, change.key, {change.field: str(change.after)})
 
-    asked = Asked("", note="recalibrated, on trial", name=fleet.name, version=version)
-    with_redis(fleet.redis, lambda client: make(client, planned, asked))
+    asked = Asked("", note="recalibrated, on trial", name=site.name, version=version)
+    with_redis(site.redis, lambda client: make(client, planned, asked))
 
 
-def _take_back(change: Change, fleet: Fleet, had: str, why: str) -> None:
+def _take_back(change: Change, site: Site, had: str, why: str) -> None:
     """Only this field, and only if nobody has set it since: what others changed is theirs."""
 
     def planned(situation: Situation) -> Plan:
@@ -103,5 +103,5 @@ def _take_back(change: Change, fleet: Fleet, had: str, why: str) -> None:
             raise Refused(f"{change.key} {change.field} is {now!r} by now: left as it is ({why})")
         return desk.change(situation, change.key, {change.field: had})
 
-    asked = Asked("", note=f"trial taken back: {why}", name=fleet.name)
-    with_redis(fleet.redis, lambda client: make(client, planned, asked))
+    asked = Asked("", note=f"trial taken back: {why}", name=site.name)
+    with_redis(site.redis, lambda client: make(client, planned, asked))
