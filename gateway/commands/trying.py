@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import typer
 
@@ -45,25 +46,23 @@ def try_change(change: Change, site: Site, span: float) -> None:
         give_up(f"not tried: {why}")
     situation = with_redis(site.redis, desk.look)
     had, version = _value(situation, change), situation.version.number
-    try:
-        with _interrupted_by_sigterm():
-            _set(change, site, version)
-            typer.echo(f"on trial for {span:.0f} s")
-            why = _follow(trial, tail, span)
-    except KeyboardInterrupt:
-        why = "stopped before the end of the trial"
-    if why is None:
-        typer.echo(f"kept: not worse in {trial.after.ended} requests")
-        return
-    _take_back(change, site, had, why)
-    give_up(f"taken back: {why}")
+    with _told_to_stop() as stop:
+        _set(change, site, version)
+        typer.echo(f"on trial for {span:.0f} s")
+        why = _follow(trial, tail, span, stop)
+        if why is not None:
+            _take_back(change, site, had, why)
+    if why is not None:
+        give_up(f"taken back: {why}")
+    typer.echo(f"kept: not worse in {trial.after.ended} requests")
 
 
-def _follow(trial: Trial, tail: Tail, span: float) -> str | None:
+def _follow(trial: Trial, tail: Tail, span: float, stop: Event) -> str | None:
     """Look again and again; returns why the change is to be taken back, once that is known."""
     end = time.monotonic() + span
     while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, span / LOOKS))
+        if stop.wait(min(left, span / LOOKS)):
+            return "stopped before the end of the trial"
         trial.saw_after(tail.lines())
         if (why := trial.verdict()) is not None:
             return why
@@ -71,13 +70,19 @@ def _follow(trial: Trial, tail: Tail, span: float) -> str | None:
 
 
 @contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """As by Ctrl-C: systemd and Kubernetes stop what they run by SIGTERM."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _told_to_stop() -> Iterator[Event]:
+    """Set by Ctrl-C and by SIGTERM, by which systemd and Kubernetes stop what they run. Neither
+    interrupts the change, or the taking back of it."""
+    stop = Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        yield
+        yield stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _value(situation: Situation, change: Change) -> str:
