@@ -92,6 +92,35 @@ def test_it_stays_while_no_place_is_better_by_the_margin() -> None:
     assert house.look() == {}
 
 
+def test_it_stays_while_it_is_off_by_less_than_the_margin() -> None:
+    house = House()
+    house.traffic((300, 1000), (900, 280), (8000, 56))  # 55% of the work, of 50%
+    assert house.look() == {}
+    house.traffic((900, 350))
+    (bound,) = house.look().values()
+    assert 300 <= bound < 900
+
+
+def test_it_goes_up_only_where_chance_would_not_bring_it_back() -> None:
+    house = House()
+    house.traffic((1500, 500), (8000, 100))  # 48% of the work, of 50%
+    assert house.look() == {}
+
+
+def test_it_stays_where_too_little_work_would_move() -> None:
+    slow = (Supply(1_500, frozenset({"short"})), Supply(1_500, frozenset({"long"})))
+    house = House(QUIET, *slow)
+    house.traffic((300, 400), (900, 5), (8000, 20))
+    assert house.look() == {}
+
+
+def test_it_comes_to_stand_in_the_middle_of_a_gap() -> None:
+    house = House()
+    house.traffic(*PASSAGES)
+    (bound,) = house.look().values()
+    assert 2000 <= bound <= 3000  # between 1,500 and the most that it may be, 4,096
+
+
 def test_a_prompt_that_takes_half_of_the_target_by_itself_stays_out() -> None:
     slow = (Supply(4_000, frozenset({"short"})), Supply(4_000, frozenset({"long"})))
     house = House(QUIET, *slow)
@@ -194,6 +223,20 @@ def test_prompts_that_come_all_the_time_are_no_burst() -> None:
     size = house.look()[BURST_SIZE]
     assert 4000 <= size < 8000
     assert BURST_SIZE not in house.look(SPEC.dwell)
+
+
+def test_some_long_prompts_are_no_reason_to_move_what_a_burst_is() -> None:
+    house = bursts()
+    house.traffic((200, 930), (4000, 70))
+    assert BURST_SIZE not in house.look()
+
+
+def test_a_burst_becomes_smaller_only_where_it_would_be_rarer_still() -> None:
+    house = bursts(rate=500.0)
+    house.traffic((200, 960), (4000, 40))
+    assert BURST_SIZE not in house.look()
+    house.traffic((200, 1000))
+    assert house.look()[BURST_SIZE] == 512
 
 
 def test_a_burst_takes_as_long_as_the_smallest_class_may_wait() -> None:
