@@ -37,7 +37,7 @@ def simulate(
         Path | None, typer.Option("--trace", help="Azure .csv or Mooncake .jsonl.", exists=True)
     ] = None,
     rate: Annotated[float, typer.Option(help="headline: requests a second.", min=1)] = 10_000.0,
-    seconds: Annotated[float, typer.Option(help="headline: measured seconds.", min=1)] = 8.0,
+    seconds: Annotated[float, typer.Option(help="headline: measured seconds.", min=1)] = 10.0,
     json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
 ) -> None:
     """Simulate the scheduler over model engines in virtual time."""

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush
+from math import inf
 
+from bench.coarse import CoarseEngine
 from bench.engine import CannotServe, Engine, EngineSpec
 from bench.workload import Job
 from scheduler.core import Scheduler
@@ -51,7 +53,10 @@ class Outcome:
 
 
 class Simulation:
-    """One scheduler, some engines, one workload. Call `run` once."""
+    """One scheduler, some engines, one workload. Call `run` once.
+
+    `model` is how the engines are simulated: the coarse one is for thousands of plain engines.
+    """
 
     def __init__(
         self,
@@ -60,9 +65,10 @@ class Simulation:
         backends: Sequence[Backend] = (),
         *,
         check: bool = False,
+        model: type[Engine] | type[CoarseEngine] = Engine,
     ) -> None:
         self.scheduler = Scheduler(settings)
-        self.engines = {name: Engine(spec) for name, spec in engines.items()}
+        self.engines = {name: model(spec) for name, spec in engines.items()}
         self.outcomes: list[Outcome] = []
         self.events = 0
         self._open = 0
@@ -80,9 +86,14 @@ class Simulation:
         return self._digest.hexdigest()
 
     def run(
-        self, jobs: Sequence[Job], *, scrape: bool = False, then: Next | None = None
+        self,
+        jobs: Sequence[Job],
+        *,
+        scrape: bool = False,
+        then: Next | None = None,
+        until: float = inf,
     ) -> list[Outcome]:
-        """Play all jobs to their end and return their outcomes in the order of `jobs`.
+        """Play all jobs to their end, or `until` a time; their outcomes in the order of `jobs`.
 
         `then` says what a client sends when its job has ended, for clients that wait for answers.
         """
@@ -93,7 +104,8 @@ class Simulation:
             heappush(self._queue, (job.at, 2, str(number)))
         if scrape:
             heappush(self._queue, (0.0, 1, "scrape"))
-        while self._queue:
+        told = -1
+        while self._queue and self._queue[0][0] <= until:
             now, kind, name = heappop(self._queue)
             if kind == 0:
                 self._step(name, now)
@@ -103,7 +115,10 @@ class Simulation:
                 self._scrape(now)
             elif self._due.get(name) == now:
                 self._tell(Woke(), now)
-            self._arm(now)
+            # Most steps of an engine tell the scheduler nothing.
+            if self.events != told:
+                told = self.events
+                self._arm(now)
         return self.outcomes
 
     def _arrive(self, number: int, now: float) -> None:
@@ -132,7 +147,7 @@ class Simulation:
                 outcome.ended = at
                 self._open -= 1
                 if token_index:
-                    self._tell(Progress(seq_id, token_index), now)
+                    self._tell(Progress(seq_id, token_index + 1), now)
                 self._tell(Finished(seq_id), now)
                 self._follow_up(outcome)
         self._schedule(name)

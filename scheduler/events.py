@@ -26,7 +26,7 @@ class FirstToken:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`tokens` more output tokens came since the first one, or since the last report.
+    """The answer has `tokens` tokens so far, the first one included.
 
     One report, just before the end, is enough to learn how fast a backend decodes.
     """

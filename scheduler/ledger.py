@@ -22,7 +22,7 @@ class Flight:
     `tokens` is what the backend is expected to compute of the prompt (less a cached prefix);
     `blocking` says that these are more than one engine step, `bursty` that they count as a burst.
     `expected` is when its first token would come if its prefill, and those before it, were all
-    that takes time; `seen` is when a token last came.
+    that takes time; `seen` is when a token last came, and `answer` how many had come by then.
     """
 
     ticket: Ticket
@@ -35,6 +35,7 @@ class Flight:
     expected: float = 0.0
     prefilling: bool = True
     seen: float = 0.0
+    answer: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,11 @@ class Member:
         return sum(count for name, count in self.by_class.items() if self.lends_to(name))
 
     def progress(self, flight: Flight, tokens: int, now: float) -> None:
-        """Output tokens of a flight that is past its prefill were seen."""
-        self.pace.add(tokens, now - flight.seen, now)
-        flight.seen = now
+        """The answer of a flight that is past its prefill has so many tokens now."""
+        more = tokens - flight.answer
+        if more > 0:
+            self.pace.add(more, now - flight.seen, now)
+            flight.seen, flight.answer = now, tokens
 
     def wait(self, tokens: int, now: float) -> float:
         """Seconds until the backend begins with a prompt of `tokens` sent now."""

@@ -12,7 +12,7 @@ from bench.__main__ import app
 from bench.engine import SERIAL
 from bench.figures import in_milliseconds, percentile
 from bench.policies import forebay, today
-from bench.scenarios import burst, cached, hol
+from bench.scenarios import burst, cached, headline, hol
 from bench.simulation import Outcome, Simulation
 from bench.workload import HEAD_OF_LINE, Job, poisson
 from scheduler.model import (
@@ -172,3 +172,19 @@ def test_percentiles_are_values_that_occurred() -> None:
 def test_a_percentile_between_two_values_is_the_upper_one() -> None:
     assert percentile([1.0, 2.0, 3.0], 0.9) == 3.0
     assert percentile([float(n) for n in range(1, 151)], 0.99) == 149.0
+
+
+def test_a_simulation_may_end_before_its_jobs_do() -> None:
+    jobs = [Job(0.0, 100), Job(1.0, 100), Job(2.0, 100)]
+    outcomes = Simulation(forebay(), _TWO).run(jobs, until=1.005)
+    assert [o.dispatched for o in outcomes] == [0.0, 1.0, None]
+    assert [o.ended is None for o in outcomes] == [False, True, True]
+
+
+def test_the_headline_finds_the_fewest_engines_that_hold_its_target() -> None:
+    plan = headline.Plan(tuple(headline.counted()), rate=5.0, seconds=2.0)
+    found = headline.least(headline.OURS, plan)
+    assert found["mean"] <= 200.0
+    assert found["p99"] <= 600.0
+    fewer = headline.numbers(headline.OURS, plan, int(found["engines"]) - 1)
+    assert not headline.holds(fewer)

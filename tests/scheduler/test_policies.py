@@ -64,7 +64,7 @@ def test_the_next_is_sent_a_decode_step_before_the_last_is_through() -> None:
     play = Playbook(_QUIET, backend("a"))
     play.arrive(0.0, "talk", 100)
     play(0.01, FirstToken("talk"))
-    play(2.01, Progress("talk", 20))
+    play(2.01, Progress("talk", 21))
     assert play.arrive(3.0, "l1", 8000) == "a"
     play.arrive(3.0, "l2", 8000)
     assert play.s.next_wakeup() == pytest.approx(3.8 - 0.1, abs=0.01)
@@ -718,13 +718,15 @@ def test_the_time_between_tokens_is_learned_from_one_report_at_the_end() -> None
         play.arrive(n, f"t{n}", 100)
         play(n, Progress(f"t{n}", 7))
         play(n + 0.1, FirstToken(f"t{n}"))
-        play(n + 0.5, Progress(f"t{n}", 20))
+        play(n + 0.5, Progress(f"t{n}", 21))
+        play(n + 0.5, Progress(f"t{n}", 21))
         play(n + 0.5, Finished(f"t{n}"))
-        play(n + 0.6, Progress(f"t{n}", 20))
+        play(n + 0.6, Progress(f"t{n}", 41))
     assert play.s.snapshot().backends[0].itl == pytest.approx(0.02)
     play.arrive(300.0, "later", 100)
     play(300.0, FirstToken("later"))
-    play(304.0, Progress("later", 40))
+    play(302.0, Progress("later", 21))
+    play(304.0, Progress("later", 41))
     assert play.s.snapshot().backends[0].itl == pytest.approx(0.1, rel=0.05)
 
 
