@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import exp
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.lengths import EDGES, Lengths
@@ -64,6 +64,7 @@ def test_it_goes_on_for_ever(later: float) -> None:
     assert lengths.distribution().longer_than(1024) == pytest.approx(1.0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 2_000_000), min_size=1, max_size=50), st.integers(1, 1_000_000))
 def test_shares_are_shares(tokens: list[int], bound: int) -> None:
     seen = remembered(*tokens).distribution()

@@ -1,7 +1,7 @@
 """The source's rule for shares of GPU memory, and what is remembered for it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.tuning.memory import LEAST, MOST, Heard, History, Marks, advise
@@ -41,6 +41,7 @@ def test_the_reason_has_the_numbers() -> None:
     assert advise("b", 0.85, SLOW[:3], MARKS).why == "3 of 10 TTFTs so far"
 
 
+@settings(deadline=None)
 @given(st.floats(0.5, 1.0), st.lists(st.floats(0.0, 5.0), min_size=10, max_size=30))
 def test_no_advice_leaves_the_bounds_or_moves_further_than_the_rule(
     present: float, ratios: list[float]
