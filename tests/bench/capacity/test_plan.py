@@ -8,7 +8,7 @@ import pytest
 from bench.capacity import plan, play
 from bench.capacity.demand import Rhythm, alone, servable
 from bench.capacity.objective import parse
-from bench.capacity.reasons import at_target, rule, words
+from bench.capacity.reasons import Rule, at_target, rule, words
 from bench.workload import Job
 from tests.bench.capacity.cases import SPEC, small
 
@@ -104,3 +104,26 @@ def test_requests_while_the_engines_fill_are_not_judged() -> None:
     judged = play.outcomes(demand, OBJECTIVE, 4)
     assert 0 < len(judged) == len(demand.judged) < len(demand.jobs)
     assert min(outcome.job.at for outcome in judged) >= demand.warm_up
+
+
+@pytest.mark.parametrize(
+    ("answer", "balance"),
+    [
+        (2, "the rule and the simulation agree: 2"),
+        (5, "the rule's 2 are 3 too few for this objective"),
+        (1, "the rule's 2 are 1 more than this objective needs"),
+    ],
+)
+def test_the_balance_is_drawn_in_words(answer: int, balance: str) -> None:
+    steps = {"prefill": 1, "decode": answer, "kv": answer}
+    said = words(steps, Rule(0.1, 1.5), small(40.0))
+    assert said[-1] == balance
+    assert f"decode: {answer - 1:+d}: " in said[1]
+    assert len(said) == 4, "no rhythm was asked for"
+
+
+def test_shared_prefixes_are_judged_only_by_playing_them() -> None:
+    """What a cache will hold is not known before: no objective is refused at once."""
+    demand = small(40.0)
+    shared = replace(demand, jobs=tuple(replace(job, prefix=(1,)) for job in demand.jobs))
+    plan.check(shared, parse("mean=200,p99=1", 1024))
