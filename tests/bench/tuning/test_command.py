@@ -26,7 +26,7 @@ def tune(*options: str) -> Result:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuned")
     ended = tune(
-        *("--evaluations", "12", "--rounds", "8", "--exhaustive", "--study", str(folder / "study")),
+        *("--evaluations", "10", "--rounds", "8", "--exhaustive", "--study", str(folder / "study")),
         *("--json", str(folder / "found.json"), "--pictures", str(folder)),
         *("--write-plan", str(folder / "plan.yaml")),
     )
@@ -39,7 +39,7 @@ def test_its_result_is_as_the_schema_says(done: Path) -> None:
     schema("tune").validate(found)
     summary, detail = found["summary"], found["detail"]
     spent = sum(row["windows"] for row in detail["candidates"]) + 1
-    assert summary["evaluations"] == spent <= 12
+    assert summary["evaluations"] == spent <= 10
     assert summary["exhaustive_evaluations"] == summary["candidates"] == 30
     assert summary["regret"] <= 0.05
     assert summary["improved"]
@@ -68,12 +68,12 @@ def test_its_curves_are_drawn(done: Path) -> None:
 def test_its_study_goes_on(done: Path) -> None:
     before = json.loads((done / "found.json").read_bytes())["summary"]["evaluations"]
     ended = tune(
-        *("--evaluations", "14", "--rounds", "0", "--study", str(done / "study")),
+        *("--evaluations", "12", "--rounds", "0", "--study", str(done / "study")),
         *("--json", str(done / "more.json")),
     )
     assert ended.exit_code == 0, ended.output
     after = json.loads((done / "more.json").read_bytes())["summary"]["evaluations"]
-    assert before < after <= 14
+    assert before < after <= 12
     assert ended.stderr.count("evaluations") == 0, "no bar where there is no terminal"
     lines = [line for line in ended.stderr.splitlines() if "TTFT p99" in line]
     assert len(lines) == after - before, "only what was not known is measured"
