@@ -1,10 +1,15 @@
-"""What all tests share: they run on uvloop, as Forebay does."""
+"""What all tests share: they run on uvloop, as Forebay does, and no property has a time limit of
+its own (a busy machine would break it; `timeout` in pyproject.toml is the limit)."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 import uvloop
+from hypothesis import settings
+
+settings.register_profile("forebay", deadline=None)
+settings.load_profile("forebay")
 
 
 def pytest_asyncio_loop_factories(
