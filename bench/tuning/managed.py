@@ -114,14 +114,14 @@ class ManagedMeasuring:
     refused: str = ""
     _preemptions: int = field(default=0, init=False)
 
-    async def window(self, number: int) -> Window:
+    async def window(self, number: int, repeat: int = 0) -> Window:
         if self.refused:
             return Window(0, 0, (), 0, 0.0, refused=self.refused)
         settings = Settings(
             url=self.stack.url,
             timeouts=Timeouts(connect=10.0, first_token=_LIMIT, token_gap=_LIMIT, total=_LIMIT),
             lengths=Lengths(short=self.traffic.bound),
-            seed=self.traffic.seed * 1_000 + number,
+            seed=hash((self.traffic.seed, number, repeat)),
         )
         usage: list[float] = []
         async with asyncio.TaskGroup() as group:

@@ -19,14 +19,15 @@ from bench.tuning.space import Flags
 
 LADDER, SEARCH = "ladder", "search"
 NOISY = 0.15
-"""A step of the ladder whose windows disagree by more (`objective.noise`) gets further ones."""
+"""A step of the ladder whose windows disagree by more (`objective.noise`) is repeated."""
 ALIKE = 0.01
 """Scores that differ by less are alike: then the flags that are nearer to the rules win."""
 
 
 class RunningEngine(Protocol):
-    async def window(self, number: int) -> Window:
-        """Send the window's requests and say what came of them."""
+    async def window(self, number: int, repeat: int = 0) -> Window:
+        """Send the window's requests and say what came of them. A repeat sends requests of the same
+        sizes at the same times, with other texts."""
         ...
 
 
@@ -63,7 +64,7 @@ class Pace:
         return starts * self.start + windows * self.window
 
 
-Measure = Callable[[int], Awaitable[Window]]
+Measure = Callable[[int, int], Awaitable[Window]]
 Tell = Callable[[str, Flags | None, Sequence[Window], bool], None]
 """Phase, candidate, its windows, whether it was cut short."""
 
@@ -147,7 +148,7 @@ class Search:
         windows: list[Window] = []
         async with self._engine(None) as window:
             for number in range(self.budget.windows):
-                windows.append(await window(number))
+                windows.append(await window(number, 0))
         self.book.defaults = tuple(windows)
         self.tell("defaults", None, windows, False)
 
@@ -155,7 +156,8 @@ class Search:
         hopeless = False
         async with self._engine(page.flags) as window:
             while not hopeless and self._wanted(page):
-                hopeless = page.add(await window(len(page.windows)))
+                repeat, number = divmod(len(page.windows), self.budget.windows)
+                hopeless = page.add(await window(number, repeat))
         cut_short = hopeless and len(page.windows) < self.budget.windows
         page.end(cut_short=cut_short)
         self.tell(page.phase, page.flags, page.windows, cut_short)
@@ -166,10 +168,10 @@ class Search:
         began, spent = monotonic(), 0.0
         async with self.evaluator.started(flags) as engine:
 
-            async def timed(number: int) -> Window:
+            async def timed(number: int, repeat: int) -> Window:
                 nonlocal spent
                 before = monotonic()
-                window = await engine.window(number)
+                window = await engine.window(number, repeat)
                 seconds = monotonic() - before
                 spent += seconds
                 self.pace.window = max(self.pace.window, seconds)
@@ -179,8 +181,8 @@ class Search:
         self.pace.start = max(self.pace.start, monotonic() - began - spent)
 
     def _wanted(self, page: Page) -> bool:
-        """Whether a further window is: all, and as many again where a step's disagree."""
-        if len(page.windows) < self.budget.windows:
-            return True
-        unsure = page.phase == LADDER and noise(page.windows) > NOISY
-        return unsure and len(page.windows) < 2 * self.budget.windows
+        """Whether a further window is: all, and all once more where a step's disagree."""
+        measured, each = len(page.windows), self.budget.windows
+        if measured == each:
+            return page.phase == LADDER and noise(page.windows) > NOISY
+        return measured < 2 * each

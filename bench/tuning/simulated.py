@@ -110,7 +110,8 @@ class SimulatedEngine:
     simulated: Simulated
     flags: Flags | None
 
-    async def window(self, number: int) -> Window:
+    async def window(self, number: int, repeat: int = 0) -> Window:
+        """A repeat gives the same: there is no noise here."""
         # Nothing else here waits, and who is told to stop must get to hear of it.
         await asyncio.sleep(0)
         return self.simulated.measure(self.flags, number)

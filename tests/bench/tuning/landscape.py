@@ -57,6 +57,6 @@ class Spot:
     landscape: Landscape
     flags: Flags | None
 
-    async def window(self, number: int) -> Window:
+    async def window(self, number: int, repeat: int = 0) -> Window:
         self.landscape.asked.append((self.flags, number))
         return self.landscape.answer(self.flags, number)

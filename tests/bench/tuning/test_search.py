@@ -97,11 +97,20 @@ async def test_of_those_alike_the_one_nearest_to_the_rules_wins() -> None:
     assert one.best().flags == SPACE.start
 
 
-async def test_a_noisy_step_of_the_ladder_is_repeated() -> None:
-    landscape = Landscape(lambda _, number: window(100.0 if number % 2 else 500.0))
+async def test_a_noisy_step_of_the_ladder_is_repeated_with_the_same_requests() -> None:
+    asked = 0
+
+    def noisy(_: Flags | None, number: int) -> Window:
+        nonlocal asked
+        asked += 1
+        return window(100.0 if asked % 2 else 500.0)
+
+    landscape = Landscape(noisy)
     one = search(landscape, Budget(windows=2, evaluations=6))
     await one.run()
     assert len(one.book.entries[SPACE.start].windows) == 4
+    numbers = [number for flags, number in landscape.asked if flags == SPACE.start]
+    assert numbers == [0, 1, 0, 1]
     assert one.evaluations >= 1 + 2, "a repeated step counts as two"
 
 
