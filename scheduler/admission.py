@@ -25,6 +25,7 @@ _NEWS = 10.0
 class Offer:
     """What a backend with a free slot could do for a ticket. Times are seconds from now.
 
+    `lasting` is what having the prompt in this cache too is worth to those that come later.
     Not frozen: each decision makes one per backend, and a frozen one takes four times as long.
     """
 
@@ -32,6 +33,7 @@ class Offer:
     tokens: int
     wait: float
     ttft: float
+    lasting: float = 0.0
 
 
 class Admission:

@@ -1,7 +1,8 @@
 """Which of several backends gets a ticket.
 
-`predicted` takes the least predicted time to first token, with what a cached prefix saves in
-the same unit. The others are what other gateways do; the simulator compares with them.
+`predicted` takes the least predicted time to first token, with what a cached prefix saves, and
+what caching it in a second place is worth, in the same unit. The others are what other gateways
+do; the simulator compares with them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,10 @@ from scheduler.admission import Offer
 from scheduler.ledger import Member
 from scheduler.model import Placement, Ticket
 
+# To compute a prefix once more, where it is not cached, is not all loss: two backends hold it from
+# then on, and what keeps coming for it is spread over both. This much of the time counts as won.
+# With nothing, clients that repeat their prompts stayed crowded on one of two backends for ever.
+_LASTING = 0.4
 # That one of so many backends is idle while most are busy is next to certain, so the price of
 # a decision need not grow with the fleet.
 WINDOW = 16
@@ -21,18 +26,21 @@ def offers(
 ) -> list[Offer]:
     """What each of the members could do for the ticket."""
     made = []
+    most = max(cached.values()) if cached else 0
     for member in members:
-        tokens = ticket.prompt_tokens
+        tokens, cost, lasting = ticket.prompt_tokens, member.cost, 0.0
         if cached:
-            tokens -= cached.get(member.backend.name, 0)
+            held = cached.get(member.backend.name, 0)
+            tokens -= held
+            lasting = _LASTING * (most - held) * cost.per_token
         wait = member.wait(tokens, now)
-        cost = member.cost
-        made.append(Offer(member, tokens, wait, wait + cost.base + tokens * cost.per_token))
+        ttft = wait + cost.base + tokens * cost.per_token
+        made.append(Offer(member, tokens, wait, ttft, lasting))
     return made
 
 
 def best(made: Sequence[Offer]) -> Offer:
-    """The least predicted time to first token by weight, then the least loaded, then the name."""
+    """The least time to first token, less what lasts, by weight; then least loaded, then name."""
     return min(made, key=_preference)
 
 
@@ -45,7 +53,8 @@ def best_first(first: Offer, made: Sequence[Offer]) -> Iterator[Offer]:
 def _preference(offer: Offer) -> tuple[float, float, str]:
     member = offer.member
     backend = member.backend
-    return offer.ttft / backend.weight, len(member.flights) / backend.weight, backend.name
+    time = offer.ttft - offer.lasting
+    return time / backend.weight, len(member.flights) / backend.weight, backend.name
 
 
 class Chooser:

@@ -50,7 +50,7 @@ def _play(
 
 
 @given(specs, arrivals)
-@settings(max_examples=300)
+@settings(max_examples=150, deadline=None)
 def test_it_tells_what_the_engine_tells(
     spec: EngineSpec, jobs: list[tuple[float, int, int]]
 ) -> None:

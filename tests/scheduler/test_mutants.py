@@ -106,6 +106,13 @@ NAMED = {
         ("books.py", "m.cost.seconds(work)", "m.cost.seconds(ticket.prompt_tokens)"),
         (POLICIES, "test_what_is_cached_counts_for_whether_an_answer_can_come_in_time"),
     ),
+    "a second place in a cache is worth nothing": (
+        ("placement.py", "_LASTING = 0.4", "_LASTING = 0.0"),
+        (
+            POLICIES,
+            "test_a_prefix_is_computed_once_more_where_that_takes_little_longer_than_waiting",
+        ),
+    ),
     "an engine never evicts": (
         ("affinity.py", "cache.stored += tokens", "pass"),
         (POLICIES, "test_a_prefix_is_forgotten_when_its_engine_has_stored_a_caches_worth_since"),

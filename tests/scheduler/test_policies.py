@@ -508,6 +508,18 @@ def test_a_cached_prefix_draws_a_prompt_to_its_backend_until_waiting_costs_more(
     assert play.arrive(0.1, "t3", 1100, prefix=tuple(range(11))) == "b"
 
 
+def test_a_prefix_is_computed_once_more_where_that_takes_little_longer_than_waiting() -> None:
+    settings = replace(ONE_CLASS, affinity=AffinitySpec(block_tokens=100))
+    play = Playbook(settings, backend("a"), backend("b"))
+    prefix = tuple(range(10))
+    assert play.arrive(0.0, "t1", 1000, prefix=prefix) == "a"
+    play(0.1, FirstToken("t1"))
+    play.arrive(0.1, "crowd", 700, avoid=frozenset({"b"}))
+    assert play.arrive(0.1, "t2", 1000, prefix=prefix) == "b"
+    play(0.2, FirstToken("t2"))
+    assert play.arrive(0.2, "t3", 1000, prefix=prefix) == "b"
+
+
 def test_a_prefix_is_forgotten_with_its_backend_with_time_and_with_space() -> None:
     spec = AffinitySpec(block_tokens=100, memory=10.0, blocks=20)
     settings = replace(ONE_CLASS, affinity=spec)
@@ -544,16 +556,16 @@ def test_a_prefix_is_forgotten_when_its_engine_has_stored_a_caches_worth_since()
     play = Playbook(settings, backend("b", kv_tokens=3000), backend("a", kv_tokens=3000))
     prefix = tuple(range(10))
 
-    def send(at: float, name: str, **fields: object) -> str | None:
+    def send(at: float, name: str, took: float = 0.1, **fields: object) -> str | None:
         sent_to = play.arrive(at, name, 1000, **fields)
-        play(at + 0.1, FirstToken(name))
-        play(at + 0.1, Finished(name))
+        play(at + took, FirstToken(name))
+        play(at + took, Finished(name))
         return sent_to
 
     assert send(0.0, "t1", prefix=prefix, avoid=frozenset({"a"})) == "b"
     for n in range(3):
         send(1.0 + n, f"other{n}", prefix=(1000 + n,), avoid=frozenset({"a"}))
-    assert send(5.0, "t2", prefix=prefix) == "b"
+    assert send(5.0, "t2", took=0.001, prefix=prefix) == "b"
     send(6.0, "one more", prefix=(2000,), avoid=frozenset({"a"}))
     for n in range(3):
         send(7.0 + n, f"last{n}", prefix=(3000 + n,), avoid=frozenset({"a"}))
