@@ -47,34 +47,39 @@ class FullHouse:
     def __init__(self, queued: int, seed: int = 0) -> None:
         self._tickets = _tickets(seed)
         self._scheduler = _fleet(_BACKENDS)
-        self._flying: deque[str] = deque()
+        self._flying: deque[Finished] = deque()
         self._now = 0.0
         self._coming: deque[Arrived] = deque()
+        self._reports: dict[str, tuple[FirstToken, Finished]] = {}
         self.dispatched = 0
-        for _ in range(queued + _BACKENDS * _SLOTS):
-            self._obey(self._scheduler.handle(Arrived(next(self._tickets)), self._now))
+        self.prepare(queued + _BACKENDS * _SLOTS)
+        while self._coming:
+            self._obey(self._scheduler.handle(self._coming.popleft(), self._now))
 
     @property
     def queued(self) -> int:
         return sum(pool.queued for pool in self._scheduler.snapshot().pools)
 
     def prepare(self, number: int) -> None:
-        """Make the next tickets, which is the gateway's work and not the scheduler's."""
-        self._coming.extend(Arrived(ticket) for ticket in islice(self._tickets, number))
+        """Make the events of the next tickets: the gateway's work, and not the scheduler's."""
+        for ticket in islice(self._tickets, number):
+            self._coming.append(Arrived(ticket))
+            self._reports[ticket.id] = FirstToken(ticket.id), Finished(ticket.id)
 
     def turn(self) -> None:
         """One request arrives, the oldest in flight ends, the next one is sent on."""
         self._now += 1e-4
         handle, now = self._scheduler.handle, self._now
         self._obey(handle(self._coming.popleft(), now))
-        self._obey(handle(Finished(self._flying.popleft()), now))
+        self._obey(handle(self._flying.popleft(), now))
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Dispatch):
                 self.dispatched += 1
-                self._flying.append(command.ticket_id)
-                self._obey(self._scheduler.handle(FirstToken(command.ticket_id), self._now))
+                first_token, finished = self._reports.pop(command.ticket_id)
+                self._flying.append(finished)
+                self._obey(self._scheduler.handle(first_token, self._now))
 
 
 def _tickets(seed: int) -> Iterator[Ticket]:

@@ -2,7 +2,7 @@
 
 vLLM runs on the CPU with SmolLM2-135M-Instruct, which answers sensibly, at some 100 prompt tokens
 a second: for a conversation, not for load. It is `forebay up` with a plan of one engine. How
-vLLM's environment is made: scripts/vllm_env.
+vLLM's environment is made: bench/vllm_env.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from bench.demo import (
     free_port,
     until_ready,
 )
-from scripts.vllm_env import serve
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import Layout, locate
+from bench.vllm_env import serve
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import Layout, locate
 
 QUESTION = "What is the capital of France?"
 MAX_MODEL_LEN = 8192

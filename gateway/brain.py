@@ -98,9 +98,6 @@ class Brain:
             started=time.time(),
             steering=partial(report, self.steering),
         )
-        metrics.registry.register(SteeringCollector(self.steering))
-        metrics.registry.register(AdviceCollector(self.advisor))
-        metrics.registry.register(MemoryCollector(self.memory))
         self._news = News()
         sources = Sources(
             catalogue=self.catalogue,
@@ -114,16 +111,23 @@ class Brain:
             draining=surroundings.draining,
         )
         self.admin = Admin(config, sources, self._news)
-        metrics.registry.register(
-            StateCollector(
-                self.driver.snapshot,
-                self.fleet,
-                surroundings.report,
-                lambda: self.control.up,
-                settings_version=lambda: self.control.version,
-                tasks=lambda: len(tasks),
-            )
+        state = StateCollector(
+            self.driver.snapshot,
+            self.fleet,
+            surroundings.report,
+            lambda: self.control.up,
+            settings_version=lambda: self.control.version,
+            tasks=lambda: len(tasks),
         )
+        self._offer(state)
+
+    def _offer(self, state: StateCollector) -> None:
+        """What is read of the parts when somebody asks for `/metrics`."""
+        register = self._metrics.registry.register
+        register(SteeringCollector(self.steering))
+        register(AdviceCollector(self.advisor))
+        register(MemoryCollector(self.memory))
+        register(state)
 
     def _steered(self, surroundings: Surroundings) -> Steered:
         return Steered(

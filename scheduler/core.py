@@ -100,9 +100,12 @@ class Scheduler:
                 self._dispatcher.pump(turn)
             if turn.newcomer is not None:
                 self._refuse_newcomer(turn.newcomer, turn)
-            # Where no slot is free, nothing but a deadline comes with time.
-            soon = books.fleet.vacant or not books.expiry.none_before(self._announced)
-            if soon or books.recovering:
+            # Where no slot is free nothing but a deadline comes with time, and only a newcomer's
+            # can be sooner than what was announced.
+            sooner = self._announced == inf or (
+                turn.newcomer is not None and not books.expiry.none_before(self._announced)
+            )
+            if sooner or books.fleet.vacant or books.recovering:
                 self._announce(turn)
         elif books.recovering:
             self._announce(turn)

@@ -23,8 +23,8 @@ from bench.environment import environment
 from bench.load.discover import LoadFailed
 from bench.load.output import write_json
 from bench.load.sample import Sample
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import locate
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import locate
 
 
 def calibrate(

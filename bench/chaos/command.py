@@ -16,7 +16,7 @@ from bench.idle.measure import Idle
 from bench.simulate import show
 from bench.stack import NotReady
 from bench.stopping import measuring, until_stopped
-from scripts.vllm_env.build import BuildError
+from bench.vllm_env.build import BuildError
 
 SOON = 1.0
 """Seconds within which an engine must have nothing left of clients that left."""

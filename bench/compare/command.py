@@ -28,8 +28,8 @@ from bench.load.output import write_json
 from bench.peers.commands import PEERS, is_installed
 from bench.pictures import MissingLibrary, style
 from bench.pictures.compare import draw
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import locate
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import locate
 
 ALL = ",".join((DIRECT, *PEERS))
 WIDTH = 110

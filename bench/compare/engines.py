@@ -13,8 +13,8 @@ import orjson
 from bench.children import Children
 from bench.demo import HOST, free_port
 from bench.fake_vllm import TOKENIZER
-from scripts.vllm_env import serve
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env import serve
+from bench.vllm_env.layout import Layout
 
 MODEL = "forebay-demo"
 

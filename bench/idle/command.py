@@ -16,9 +16,9 @@ from bench.idle.measure import WAYS, Idle, measure
 from bench.simulate import show
 from bench.stack import ENGINE, READY_WITHIN, NotReady
 from bench.stopping import measuring, until_stopped
-from scripts.vllm_env import serve
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import locate
+from bench.vllm_env import serve
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import locate
 
 IDLES = "1,5,10,30,60"
 COLD_AFTER, COLD_MS = 12, 400

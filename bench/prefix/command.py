@@ -23,7 +23,7 @@ from bench.load.output import write_json
 from bench.peers.commands import is_installed
 from bench.prefix.conversations import Talk, jobs, shareable
 from bench.prefix.run import POLICIES, WITHOUT, Found, Plan, measure
-from scripts.vllm_env.build import BuildError
+from bench.vllm_env.build import BuildError
 
 DEFAULT = ",".join(POLICIES)
 _NEEDS = {DIRECT: "forebay", WITHOUT: "forebay"}

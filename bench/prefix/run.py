@@ -21,9 +21,9 @@ from bench.load.session import Settings, run_load
 from bench.load.summary import Objective, detail
 from bench.peers.commands import PEERS, Command, Place, forebay
 from bench.prefix.conversations import BLOCK, Talk, jobs
+from bench.vllm_env.build import build
+from bench.vllm_env.layout import locate
 from bench.workload import Job
-from scripts.vllm_env.build import build
-from scripts.vllm_env.layout import locate
 
 PRESET = "a100-llama-8b"
 WITHOUT = "forebay-without-affinity"

@@ -12,7 +12,7 @@ TINY_TOKENIZER = "bench/data/tokenizer"
 class Step:
     """`name` is also the result file's. `quick` None: left out of the brief form.
 
-    `real`: in full it needs the vLLM environment of scripts/vllm_env, which takes minutes to build.
+    `real`: in full it needs the vLLM environment of bench/vllm_env, which takes minutes to build.
     """
 
     name: str

@@ -23,8 +23,8 @@ from bench.ttft.figure import draw
 from bench.ttft.measure import alternate, ask, sides_of
 from bench.ttft.report import Detail, cell, cell_name, summarise, table
 from bench.ttft.setups import SETUPS, SetUp, TtftFailed, start_pair
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import Layout, locate
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import Layout, locate
 
 Cells = dict[Size, tuple[int, ...]]
 

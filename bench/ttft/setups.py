@@ -1,6 +1,6 @@
 """The vLLM set-ups that are compared, and how each is started with Forebay in front of it.
 
-Not here: how vLLM's environment is made (scripts/vllm_env) and how processes end
+Not here: how vLLM's environment is made (bench/vllm_env) and how processes end
 (bench/children.py).
 """
 
@@ -17,8 +17,8 @@ import aiohttp
 
 from bench.children import Children
 from bench.demo import HOST, free_port
-from scripts.vllm_env import serve
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env import serve
+from bench.vllm_env.layout import Layout
 
 MAX_MODEL_LEN: Final = 32_768
 GATEWAY_READY_WITHIN: Final = 180.0

@@ -32,7 +32,7 @@ from bench.tuning.space import NAMES
 from bench.tuning.targets import EngineKind, Target
 from bench.tuning.telling import Telling
 from bench.tuning.traffic import CLASSES, SHORT, Traffic
-from scripts.vllm_env.build import BuildError
+from bench.vllm_env.build import BuildError
 
 _FAILURES = (
     BadPlan,

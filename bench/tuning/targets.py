@@ -22,7 +22,7 @@ from bench.tuning.search import Evaluator
 from bench.tuning.simulated import Simulated
 from bench.tuning.space import NAMES, Space, around
 from bench.tuning.traffic import ALL, Traffic
-from scripts.vllm_env import serve
+from bench.vllm_env import serve
 
 GPUS: dict[str, Gpu] = {
     "a100-40gb": A100_40GB,

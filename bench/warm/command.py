@@ -12,10 +12,10 @@ from bench.demo import MODEL
 from bench.first_token import RequestFailed
 from bench.simulate import show
 from bench.stopping import measuring, until_stopped
+from bench.vllm_env import serve
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import locate
 from bench.warm.measure import Engine, WarmFailed, measure
-from scripts.vllm_env import serve
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import locate
 
 MAX_MODEL_LEN = 8192
 COLD_MS = 1200

@@ -16,7 +16,7 @@ from bench.ttft.figure import draw
 from bench.ttft.measure import PER_WORKER, Reading, Side, alternate, ask, orders, rounds, sides_of
 from bench.ttft.report import cell, cell_name, summarise, table
 from bench.ttft.setups import Pair, SetUp, TtftFailed
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env.layout import Layout
 from tests.bench.conftest import Fake
 
 VOCABULARY = Path(__file__).parents[2] / "bench" / "data" / "tokenizer" / "tokenizer.json"

@@ -1,7 +1,7 @@
 """One real vLLM server and one gateway in front of it, for the whole session.
 
 Not part of a plain `pytest`: it is asked for by `-m real_vllm`, and builds the vLLM environment
-when there is none yet (scripts/vllm_env; three minutes and 2.8 GB).
+when there is none yet (bench/vllm_env; three minutes and 2.8 GB).
 """
 
 import os
@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from bench.demo import free_port
-from scripts.vllm_env import serve
-from scripts.vllm_env.build import build
-from scripts.vllm_env.layout import Layout, locate
+from bench.vllm_env import serve
+from bench.vllm_env.build import build
+from bench.vllm_env.layout import Layout, locate
 from tests.real_vllm.metrics import Metrics
 from tests.real_vllm.servers import Server
 

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from bench.demo import free_port
-from scripts.vllm_env import serve
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env import serve
+from bench.vllm_env.layout import Layout
 from tests.real_vllm.servers import Server
 
 

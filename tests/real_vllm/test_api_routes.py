@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx2 as httpx
 
+from bench.vllm_env.layout import Layout
 from gateway.api.endpoints import ENDPOINTS, REFUSED
-from scripts.vllm_env.layout import Layout
 from tests.real_vllm.servers import Server
 
 KNOWN = {endpoint.path for endpoint in ENDPOINTS} | REFUSED.keys()

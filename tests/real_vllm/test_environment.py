@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.vllm_env.layout import REPOSITORY, Layout, locate
+from bench.vllm_env.layout import REPOSITORY, Layout, locate
 
 
 def test_cache_is_where_the_user_wants_it() -> None:
@@ -22,7 +22,7 @@ def test_second_build_changes_nothing(layout: Layout) -> None:
         return [path.stat().st_mtime_ns for path in made]
 
     before = state()
-    command = [sys.executable, "-m", "scripts.vllm_env"]
+    command = [sys.executable, "-m", "bench.vllm_env"]
     said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert [line.split()[1] for line in said.stdout.splitlines()] == ["environment", "models"]
     assert str(layout.environment) in said.stdout

@@ -12,8 +12,8 @@ import pytest
 from backends.plans.model import Engine, Flag
 from backends.plans.rules import Demand, Hardware, environment_for, flags_for
 from backends.plans.shapes import Shape, assumed
-from scripts.vllm_env import serve
-from scripts.vllm_env.layout import REPOSITORY, Layout
+from bench.vllm_env import serve
+from bench.vllm_env.layout import REPOSITORY, Layout
 
 PARSER = Path(__file__).with_name("parser.py")
 SHAPES = (assumed(1024), assumed(None), Shape(600, 1900, 4000, 9))

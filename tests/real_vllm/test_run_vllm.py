@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench.demo import free_port
-from scripts.vllm_env.layout import REPOSITORY, Layout
+from bench.vllm_env.layout import REPOSITORY, Layout
 from tests.real_vllm.metrics import seconds_until
 
 _LAST_LINE = "Ctrl-C stops everything.\n"

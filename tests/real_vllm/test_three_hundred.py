@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from bench.demo import free_port
-from scripts.vllm_env import serve
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env import serve
+from bench.vllm_env.layout import Layout
 from tests.real_vllm.conftest import MAX_MODEL_LEN
 from tests.real_vllm.servers import Server
 from tests.tokenizer_pool.requests_corpus import requests

@@ -1,7 +1,7 @@
 """Our ids against those of vLLM's own request models and renderer, in vLLM's own environment.
 
 No engine runs: `vllm_oracle.py` calls the renderer's functions. Needs `python -m
-scripts.vllm_env`; more tokenizers than the two there are taken from FOREBAY_PARITY_TOKENIZERS, a
+bench.vllm_env`; more tokenizers than the two there are taken from FOREBAY_PARITY_TOKENIZERS, a
 colon-separated list of directories.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from scripts.vllm_env.layout import locate
+from bench.vllm_env.layout import locate
 from tests.tokenizer_pool.conftest import EMBEDDED
 from tests.tokenizer_pool.requests_corpus import requests as corpus
 from tokenizer_pool import requests
@@ -92,7 +92,7 @@ def compare(directory: Path, cache: Path, count: int = 400) -> Counter[str]:
 @pytest.mark.parametrize("name", ["embedded", "smollm2", "tiny", *EXTRA])
 def test_what_travels_as_ids_is_what_vllm_would_compute(name: str, tmp_path: Path) -> None:
     layout = locate()
-    assert layout.ready, "no vLLM environment: run python3 -m scripts.vllm_env"
+    assert layout.ready, "no vLLM environment: run python3 -m bench.vllm_env"
     known = {"embedded": EMBEDDED, "smollm2": layout.smollm2, "tiny": layout.tiny}
     counts = compare(known.get(name, Path(name)), tmp_path)
     assert set(counts) <= {"equal", "text", "both refuse"}, counts

@@ -5,7 +5,7 @@ Starting, watching and ending the process is the caller's.
 
 from pathlib import Path
 
-from scripts.vllm_env.layout import Layout
+from bench.vllm_env.layout import Layout
 
 # A server that takes longer has failed: 35 s on two idle cores, 60 s beside other work.
 READY_WITHIN = 240.0

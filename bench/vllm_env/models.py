@@ -1,6 +1,6 @@
 """Makes the two models of the real-vLLM tests; runs inside the vLLM environment.
 
-    python -m scripts.vllm_env.models GGUF OUT      writes OUT/smollm2 and OUT/tiny
+    python -m bench.vllm_env.models GGUF OUT      writes OUT/smollm2 and OUT/tiny
 
 `smollm2` is SmolLM2-135M-Instruct, converted: it answers sensibly. `tiny` is a random Llama of
 30 MB: it makes the engine nearly free, so that tests measure everything around it.
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, GgufConfig, LlamaConfig, LlamaForCausalLM
 
-from scripts.vllm_env import smollm2
+from bench.vllm_env import smollm2
 
 _SEED = 20261130
 _TINY_POSITIONS = 131_072

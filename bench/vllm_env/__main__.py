@@ -1,9 +1,9 @@
-"""`python3 -m scripts.vllm_env`: build what is missing and say where it is."""
+"""`python3 -m bench.vllm_env`: build what is missing and say where it is."""
 
 import sys
 
-from scripts.vllm_env.build import BuildError, build
-from scripts.vllm_env.layout import locate
+from bench.vllm_env.build import BuildError, build
+from bench.vllm_env.layout import locate
 
 
 def _say(line: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.vllm_env.layout import REPOSITORY, SMOLLM2_LOCK, VLLM_LOCK, Layout
+from bench.vllm_env.layout import REPOSITORY, SMOLLM2_LOCK, VLLM_LOCK, Layout
 
 Say = Callable[[str], None]
 
@@ -78,7 +78,7 @@ def _make_models(layout: Layout, say: Say) -> None:
             source = _fetch_gguf(layout, work, log)
         with _step("converting it, and making the tiny model", say):
             made = work / "made"
-            maker = [str(layout.python), "-m", "scripts.vllm_env.models"]
+            maker = [str(layout.python), "-m", "bench.vllm_env.models"]
             _run([*maker, str(source), str(made)], log)
         made.rename(layout.models)
 

