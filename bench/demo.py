@@ -26,6 +26,7 @@ from bench.sse import deltas
 
 HOST = "127.0.0.1"
 MODEL = "forebay-demo"
+SETTINGS = Path(__file__).parent / "data" / "demo.yaml"
 QUESTION = "Why does a water mill have a forebay in front of its wheel?"
 READY_WITHIN = 60.0
 ENGINE = "a100-llama-8b"
@@ -113,7 +114,7 @@ async def start(started: Children, port: int) -> Demo:
         *(sys.executable, "-m", "gateway.cli", "serve", "--host", HOST, "--port", str(port)),
         *backends,
         *("--redis", f"redis://{HOST}:{redis_port}", "--expose-timings"),
-        *("--admin-port", str(page_port)),
+        *("--admin-port", str(page_port), "--config", str(SETTINGS)),
     )
     page = f"http://{HOST}:{page_port}/ui"
     return Demo(f"http://{HOST}:{port}", page, redis, redis_port, engines)
