@@ -180,8 +180,8 @@ class Dispatcher:
 
 def _oldest(pools: Sequence[Pool]) -> Pool:
     """The class of the least rank; the first of equal ones."""
-    oldest, least = pools[0], _rank(pools[0])
-    for pool in pools[1:]:
+    oldest, least = pools[0], inf
+    for pool in pools:
         if (rank := _rank(pool)) < least:
             oldest, least = pool, rank
     return oldest

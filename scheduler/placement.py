@@ -25,16 +25,15 @@ def offers(
     members: Sequence[Member], ticket: Ticket, cached: Mapping[str, int], now: float
 ) -> list[Offer]:
     """What each of the members could do for the ticket."""
-    made = []
+    made, prompt = [], ticket.prompt_tokens
     most = max(cached.values()) if cached else 0
     for member in members:
-        tokens, cost, lasting = ticket.prompt_tokens, member.cost, 0.0
-        if cached:
-            held = cached.get(member.backend.name, 0)
-            tokens -= held
-            lasting = _LASTING * (most - held) * cost.per_token
+        cost = member.cost
+        held = cached.get(member.backend.name, 0) if cached else 0
+        tokens = prompt - held
         wait = member.wait(tokens, now)
         ttft = wait + cost.base + tokens * cost.per_token
+        lasting = _LASTING * (most - held) * cost.per_token
         made.append(Offer(member, tokens, wait, ttft, lasting))
     return made
 

@@ -169,7 +169,7 @@ class Pools:
     def has_slot(self, member: Member, pool: Pool) -> bool:
         """Whether one of a backend's free slots is open to a class that is not the smallest."""
         larger = len(member.flights) - member.by_class.get(self.smallest.name, 0)
-        return larger < min(self.slots(member, pool), member.limit.effective)
+        return larger < member.limit.effective and larger < self.slots(member, pool)
 
 
 def _bounds(*limits: int | None) -> Bounds:
