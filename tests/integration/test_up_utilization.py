@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 import yaml
 
 from bench.demo import free_port
@@ -45,6 +46,7 @@ async def ask_on(running: Up, session: aiohttp.ClientSession, until: asyncio.Eve
             await answer.read()
 
 
+@pytest.mark.slow
 async def test_a_planned_regression_is_rolled_back(tmp_path: Path, cache_dir: Path) -> None:
     plan, over = tmp_path / "plan.yaml", asyncio.Event()
     write_plan(plan, {"short": free_port(), "long": free_port()})

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.bench.tuning.landscape import Landscape
 from tests.bench.tuning.test_search import BRIEF, search
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "study"
     command = (sys.executable, "-m", "tests.bench.tuning.killed", str(file), "12")

@@ -5,6 +5,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from backends.managed.supervisor import ManagedSettings
 from backends.plans.model import Engine, Flag
 from bench.demo import MODEL
@@ -32,6 +34,7 @@ def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.slow
 async def test_a_candidate_runs_with_its_flags_and_is_measured(tmp_path: Path) -> None:
     async with asyncio.timeout(90):
         async with managed(tmp_path).started(Flags(3, 512, 128)) as engine:

@@ -104,6 +104,7 @@ class TestWindows:
         assert found[replace(tight, max_num_seqs=8)].preemptions == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_search_comes_near_the_optimum_with_a_quarter_of_the_evaluations(
     seed: int,
