@@ -46,18 +46,26 @@ def _dump_exactly(value: Any) -> bytes:
 class Document:
     """A parsed body, which nobody changes: all its `values`, and those beside the prompt as JSON.
 
-    `exact` means that Python's parser was needed to keep its numbers; without it `tools` are the
-    request's tools as JSON, if it has any.
+    `exact` means that Python's parser was needed to keep the numbers beside the prompt; without it
+    `tools` are the request's tools as JSON, if it has any. `body` is what was parsed.
     """
 
     values: dict[str, Any]
     rest: bytes = b"{}"
     exact: bool = False
     tools: bytes | None = None
+    body: bytes = b""
 
     def dump(self, value: Any) -> bytes:
         """`value` as compact JSON; raises InvalidRequest when it is nested too deeply."""
         return _dump_exactly(value) if self.exact else _dump(value)
+
+    def prompt(self, key: str) -> bytes:
+        """The prompt as compact JSON, with each number as the client wrote it."""
+        dumped = self.dump(self.values[key])
+        if _EXPONENT in dumped and not self.exact and self.body:
+            return _dump_exactly(_parse_exactly(self.body)[key])
+        return dumped
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -141,7 +149,7 @@ def _document(
         exactly = _parse_exactly(body)
         values = exactly | {"model": values["model"]} if "model" in values else exactly
         return Document(values, _dump_exactly(_rest(values, prompt_key, stripped)), exact=True)
-    return Document(values, dumped, tools=tools)
+    return Document(values, dumped, False, tools, body)
 
 
 def _rest(

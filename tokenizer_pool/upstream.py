@@ -39,7 +39,7 @@ _ASKED: Final = {(u, p): Asked(u, p) for u in (False, True) for p in (False, Tru
 
 def text_body(document: Document, kind: Kind, model: str) -> bytes:
     """The client's own request, less what it may not say; the model is named in any case."""
-    prompt = document.dump(document.values[PROMPT_KEY[kind]])
+    prompt = document.prompt(PROMPT_KEY[kind])
     return b"".join((_fields(document, model), _TEXT_KEY[kind], prompt, b"}"))
 
 

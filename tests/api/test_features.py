@@ -57,6 +57,7 @@ def narrow(start_engine: StartEngine, start_gateway: StartGateway) -> str:
     return start_gateway(backends=backend, timeouts={"queue_wait": 2.5}).url
 
 
+@pytest.mark.slow
 class TestTwoEngines:
     """Two engines behind one gateway of two relay processes; one has an adapter."""
 
@@ -164,6 +165,7 @@ class TestMedia:
         assert lanes["media"]["done"] >= 1
 
 
+@pytest.mark.slow
 class TestWaiting:
     """An engine that takes one request at a time, and is given a long one first."""
 

@@ -93,6 +93,7 @@ async def stalled(fake: Fake, jobs: list[Job], **settings) -> list[float]:
     return [sample.ttft for sample in samples if sample.ttft is not None and sample.ttft > 0.15]
 
 
+@pytest.mark.slow
 async def test_an_open_loop_blames_a_stall_on_all_who_met_it():
     """Twenty requests a second and half a second of silence, which a closed loop sees once."""
     async with make_fake(engine=EngineSpec(prefill_per_token=1e-5)) as fake:
@@ -255,6 +256,7 @@ async def test_the_command_writes_a_table_json_and_csv(fake: Fake, tmp_path: Pat
     assert all(float(row["ttft"]) > 0 for row in rows)
 
 
+@pytest.mark.slow
 async def test_a_sweep_writes_a_step_for_each_rate_and_its_pictures(fake: Fake, tmp_path: Path):
     process = await asyncio.create_subprocess_exec(
         *COMMAND, fake.server.url, "--sweep", "40,20", "--requests", "8", "--prompt", "50",
@@ -272,6 +274,7 @@ async def test_a_sweep_writes_a_step_for_each_rate_and_its_pictures(fake: Fake, 
     assert (tmp_path / "latency-against-load.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 async def test_ctrl_c_shows_what_was_measured(tmp_path: Path):
     async with make_fake() as fake:
         process = await asyncio.create_subprocess_exec(

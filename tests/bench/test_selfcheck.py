@@ -57,6 +57,7 @@ def test_the_command_writes_what_it_found(tmp_path: Path):
     flags = ["--rounds", "1", "--requests", "30", "--rate", "300", "--json", str(file)]
     ended = CliRunner().invoke(app, ["selfcheck", *flags])
     summary = json.loads(file.read_text())["summary"]
-    assert 0 < summary["ruler_ttft_ms_p50"] < summary["closed_ttft_ms_p50"] < 20
+    assert 0 < summary["ruler_ttft_ms_p50"] < 20
+    assert 0 < summary["closed_ttft_ms_p50"] < 20
     assert summary["closed_cpu_us_per_request"] > 0
     assert ended.exit_code == (summary["closed_added_ms_p50"] > 0.1)

@@ -8,6 +8,8 @@ import pytest
 from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL
 
+pytestmark = pytest.mark.slow
+
 MESSAGES: list[Any] = [{"role": "user", "content": "What is a forebay?"}]
 
 

@@ -14,6 +14,8 @@ from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL, Gateway
 from tests.redis_server import redis_server, url_of
 
+pytestmark = pytest.mark.slow
+
 BODY: dict[str, Any] = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "Hello"}],

@@ -13,6 +13,8 @@ from gateway.bands import ChannelChoice
 from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL, Engine, Gateway
 
+pytestmark = pytest.mark.slow
+
 CHAT = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "What is a forebay?"}],

@@ -27,6 +27,7 @@ async def test_a_worker_that_hangs_costs_its_request_and_no_more(make_pool: Make
     assert hung not in pool.worker_pids()
 
 
+@pytest.mark.slow
 async def test_a_request_that_hangs_every_worker_fails_alone(
     make_pool: MakePool, slow_template_dir: Path
 ) -> None:

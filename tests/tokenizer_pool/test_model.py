@@ -335,6 +335,11 @@ def test_on_the_loop_only_the_fast_engines_run(embedded_artifact: Any) -> None:
         chat(quick, chat_template_kwargs={"x": [1]})
 
 
+def test_a_number_beyond_64_bits_in_a_message_travels_as_it_was_written(model: Model) -> None:
+    messages = [{"role": "user", "content": [None]}, {"role": -(2**63) - 1, "name": "1e+9"}]
+    assert json.loads(chat(model, messages=messages).body(ids=False))["messages"] == messages
+
+
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
 )

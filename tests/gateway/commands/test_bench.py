@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 COMMAND = (sys.executable, "-m", "gateway.cli", "bench")
 
 
@@ -17,6 +19,7 @@ def test_its_help_is_that_of_bench():
         assert command in said.stdout
 
 
+@pytest.mark.slow
 def test_arguments_and_the_exit_status_pass():
     ended = run("load", "http://127.0.0.1:9", "--prompt", "nonsense")
     assert ended.returncode == 1

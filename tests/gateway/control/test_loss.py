@@ -3,12 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
 from bench.demo import free_port
 from gateway.control.store import REPLY_TIMEOUT
 from tests.gateway.control.parts import Following
 from tests.redis_server import redis_server, url_of
+
+pytestmark = pytest.mark.slow
 
 
 async def test_started_without_redis_it_is_followed_when_it_comes(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from tests.gateway.control.parts import config
 from tests.gateway.report import days
 from tests.redis_server import url_of
 
+pytestmark = pytest.mark.slow
+
 KEY = "forebay:class:short"
 CHANGE = Change("class:short", "max_prompt_tokens", 1024, 1440, "it is better")
 COUNT = 300

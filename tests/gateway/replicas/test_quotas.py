@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
 from bench.demo import free_port
@@ -13,6 +14,8 @@ from gateway.tasks import Tasks
 from gateway.tenancy.account import Account
 from tests.gateway.replicas.gateways import until
 from tests.redis_server import redis_server, url_of
+
+pytestmark = pytest.mark.slow
 
 
 class Spender:

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
 from bench.demo import free_port
 from gateway.replicas.shares import LEASE
 from tests.gateway.replicas.gateways import Sharer, until
 from tests.redis_server import redis_server, url_of
+
+pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
