@@ -161,8 +161,8 @@ class Scheduler:
             return
         work = books.work_of(ticket, turn.now)
         pool = books.class_of(ticket, work)
-        if (refusal := self._refusal(ticket)) is not None:
-            self._reject(ticket, pool, refusal, turn)
+        if books.draining or not books.fleet.alive(ticket.model):
+            self._reject(ticket, pool, self._refusal(ticket), turn)
             return
         if work > books.settings.burst.prompt_tokens:
             self._note_burst(work, pool, turn)
@@ -181,12 +181,11 @@ class Scheduler:
         if refusal is not None:
             self._reject_queued(queued, refusal, turn)
 
-    def _refusal(self, ticket: Ticket) -> Reason | None:
+    def _refusal(self, ticket: Ticket) -> Reason:
+        """Why nobody can serve a ticket."""
         books = self._books
         if books.draining:
             return Reason.DRAINING
-        if books.fleet.alive(ticket.model):
-            return None
         if len(books.fleet) == 0 or books.fleet.known(ticket.model):
             return Reason.NO_BACKEND
         return Reason.UNKNOWN_MODEL

@@ -180,11 +180,7 @@ class Dispatcher:
 
 def _oldest(pools: Sequence[Pool]) -> Pool:
     """The class of the least rank; the first of equal ones."""
-    oldest, least = pools[0], inf
-    for pool in pools:
-        if (rank := _rank(pool)) < least:
-            oldest, least = pool, rank
-    return oldest
+    return min(pools, key=_rank)
 
 
 def _rank(pool: Pool) -> float:

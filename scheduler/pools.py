@@ -80,7 +80,15 @@ class Pool:
 class Pools:
     """All classes of one setting, smallest first."""
 
-    __slots__ = ("_bounded", "_burst", "_by_name", "_reserve", "_spill_reserve", "ordered")
+    __slots__ = (
+        "_bounded",
+        "_burst",
+        "_by_name",
+        "_reserve",
+        "_spill_reserve",
+        "ordered",
+        "smallest",
+    )
 
     def __init__(self, settings: Settings, before: "Pools | None" = None) -> None:
         """Make a pool per class; classes that were there `before` keep their adaptive limit."""
@@ -96,6 +104,7 @@ class Pools:
             pool = Pool(spec, ClassQueue(weights), limit, lead, smallest=index == 0)
             self._by_name[spec.name] = pool
         self.ordered = tuple(self._by_name.values())
+        self.smallest = self.ordered[0]
         self._bounded = [(_bound(pool.spec), pool) for pool in self.ordered[:-1]]
 
     def __iter__(self) -> Iterator[Pool]:
@@ -106,10 +115,6 @@ class Pools:
 
     def get(self, name: str) -> Pool | None:
         return self._by_name.get(name)
-
-    @property
-    def smallest(self) -> Pool:
-        return self.ordered[0]
 
     def of(self, tokens: int) -> Pool:
         """The smallest class that takes a prompt of `tokens`."""

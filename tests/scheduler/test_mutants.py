@@ -66,7 +66,7 @@ MUTANTS = {
         "        pool.queue.remove(queued)\n        self.expiry.left()\n",
         "        pool.queue.remove(queued)\n",
     ),
-    "a draining scheduler takes tickets": ("core.py", "if books.draining:", "if False:"),
+    "a draining scheduler takes tickets": ("core.py", "if books.draining or not", "if not"),
     "weight 0 takes tickets": ("fleet.py", " and backend.weight > 0", ""),
     "avoided backends are taken": ("fleet.py", "not in avoid] or ready", "not in ()] or ready"),
     "a down backend takes tickets": ("fleet.py", "backend.state is BackendState.READY and", ""),
