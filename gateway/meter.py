@@ -1,9 +1,9 @@
 """Times both channels on a backend, for a few sizes of prompts, before it takes traffic and rarely
 after. What follows from the times is in `bands`.
 
-The prompts are in the engine's prefix cache, so that hardly more than its frontend is timed. Small
-waves of concurrent requests go by ids and by text in turn: what one channel costs the frontend's
-event loop, others wait for.
+The prompts are in the engine's prefix cache, so that hardly more than its frontend is timed.
+Requests alone, and small waves of concurrent ones, go by ids and by text in turn: what one channel
+costs the frontend's event loop, others wait for.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from backends.errors import BackendError
-from gateway.bands import Band, complete, decided
+from gateway.bands import Band, Timed, complete, decided
 from tokenizer_pool.errors import TokenizerPoolError
 from tokenizer_pool.types import Kind, TokenizedPrompt
 
@@ -28,8 +28,10 @@ SIZES: Final = ((512, 1024), (2048, 4096), (8192, None))
 WITHIN: Final = 20.0
 """Seconds for one model and API of a backend; what is not measured by then goes by ids."""
 
-_ROUNDS: Final = 3
-_WAVE: Final = 4
+_ALONE: Final = (1, 7)
+_WAVES: Final = (4, 3)
+"""How many requests at a time, and how often."""
+
 _UNCACHED: Final = 0.25
 _TURN: Final = 120
 _WORDS: Final = ("water", "river", "stone", "light", "field", "house", "glass", "paper", "1867")
@@ -92,12 +94,19 @@ class Meter:
     async def _band(
         self, backend: str, kind: Kind, prompt: TokenizedPrompt, up_to: int | None
     ) -> Band:
+        alone = await self._timed(backend, kind, prompt, _ALONE)
+        return decided(up_to, alone, await self._timed(backend, kind, prompt, _WAVES))
+
+    async def _timed(
+        self, backend: str, kind: Kind, prompt: TokenizedPrompt, often: tuple[int, int]
+    ) -> Timed:
+        wave, rounds = often
         times: dict[bytes, list[float]] = {prompt.ids: [], prompt.text: []}
-        for number in range(_ROUNDS):
+        for number in range(rounds):
             for body in times if number % 2 else reversed(times):
-                asked = (self._ask(backend, kind, body) for _ in range(_WAVE))
+                asked = (self._ask(backend, kind, body) for _ in range(wave))
                 times[body].extend(await asyncio.gather(*asked))
-        return decided(up_to, median(times[prompt.ids]), median(times[prompt.text]))
+        return Timed(median(times[prompt.ids]), median(times[prompt.text]))
 
 
 def _body(model: str, kind: Kind, words: int) -> bytes:

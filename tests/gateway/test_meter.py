@@ -6,7 +6,7 @@ import pytest
 
 from backends.errors import NotServing
 from backends.types import Channel
-from gateway.bands import Band, channel_of, complete, decided, pinned
+from gateway.bands import Band, Timed, channel_of, complete, decided, pinned
 from gateway.directory import Directory, Row, Standing
 from gateway.meter import Meter
 from tokenizer_pool.types import Kind, TokenizedPrompt
@@ -87,7 +87,7 @@ async def test_an_engine_that_caches_no_prefixes_is_spared() -> None:
 
 async def test_what_cannot_be_measured_goes_by_ids() -> None:
     server = Server(5e-6, 1e-6)
-    server.fails_after = 30
+    server.fails_after = 50
     bands = await Meter(Pool(), server.ask).bands("b", "m", Kind.CHAT, None)
     assert [(band.up_to, band.channel) for band in bands] == [(None, TEXT)]
     refused = Meter(Pool(eligible=False), server.ask)
@@ -95,13 +95,29 @@ async def test_what_cannot_be_measured_goes_by_ids() -> None:
 
 
 def test_a_prompt_goes_by_the_channel_of_its_band() -> None:
-    bands = complete([decided(1024, 1.0, 0.5), decided(4096, 0.5, 1.0)])
+    slow, quick = Timed(1.0, 0.5), Timed(0.5, 1.0)
+    bands = complete([decided(1024, slow, slow), decided(4096, quick, quick)])
     assert bands == (Band(1024, TEXT, 1.0, 0.5), Band(None, IDS, 0.5, 1.0))
     assert [channel_of(bands, tokens) for tokens in (1, 1024, 1025, 9_999)] == [
         *(TEXT, TEXT),
         *(IDS, IDS),
     ]
     assert channel_of((), 5) is IDS
+
+
+@pytest.mark.parametrize(
+    ("alone", "among_others", "channel"),
+    [
+        (Timed(1.0, 0.9), Timed(1.0, 0.9), TEXT),
+        (Timed(0.6, 1.0), Timed(1.0, 0.8), IDS),
+        (Timed(1.0, 0.9), Timed(0.9, 1.0), IDS),
+        (Timed(1.0, 0.98), Timed(1.0, 0.9), IDS),
+    ],
+)
+def test_text_has_to_be_quicker_alone_and_among_others(
+    alone: Timed, among_others: Timed, channel: Channel
+) -> None:
+    assert decided(None, alone, among_others).channel is channel
 
 
 def test_the_forms_that_are_made_are_those_that_some_backend_takes() -> None:
