@@ -16,8 +16,8 @@ MARGIN: Final = 0.97
 vLLM's processor, and a smaller difference is noise.
 
 It has to, of a request alone and of one among others. Waves by themselves decide nothing: text
-comes out of vLLM's tokenizer one after the other, so that the first of a wave overtake (on two cores
-text then looked quicker at 8,000 tokens, where ids alone take two thirds of its time)."""
+comes out of vLLM's tokenizer one after the other, so that the first of a wave overtake (on two
+cores text then looked quicker at 8,000 tokens, where ids alone take two thirds of its time)."""
 
 
 class ChannelChoice(StrEnum):
