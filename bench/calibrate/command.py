@@ -23,8 +23,7 @@ from bench.environment import environment
 from bench.load.discover import LoadFailed
 from bench.load.output import write_json
 from bench.load.sample import Sample
-from bench.vllm_env.build import BuildError, build
-from bench.vllm_env.layout import locate
+from bench.vllm_env.build import BuildError
 
 
 def calibrate(
@@ -69,11 +68,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 async def _calibrate(server: Server, limits: EngineSpec, count: int) -> dict[str, Any]:
     if server.url:
         return await _fitted(server, limits, count)
-    layout = locate()
-    build(layout, typer.echo)
     with tempfile.TemporaryDirectory(prefix="forebay-calibrate-") as logs:
         async with children(Path(logs)) as started:
-            engines = await real_vllm(started, layout)
+            engines = await real_vllm(started, typer.echo)
             own = replace(
                 server, url=engines.urls[0], model=engines.model, tokenizer=engines.tokenizer
             )

@@ -28,8 +28,7 @@ from bench.load.output import write_json
 from bench.peers.commands import PEERS, is_installed
 from bench.pictures import MissingLibrary, style
 from bench.pictures.compare import draw
-from bench.vllm_env.build import BuildError, build
-from bench.vllm_env.layout import locate
+from bench.vllm_env.build import BuildError
 
 ALL = ",".join((DIRECT, *PEERS))
 WIDTH = 110
@@ -156,9 +155,7 @@ async def measure(plan: Plan, source: Source, console: Console) -> Found:
 async def _engines(started: Children, plan: Plan, preset: str) -> Engines:
     if preset != "real":
         return await sources.simulated(started, plan.pace.engines, preset)
-    layout = locate()
-    await asyncio.to_thread(build, layout, typer.echo)
-    return await sources.real(started, layout)
+    return await sources.real(started, typer.echo)
 
 
 def _run(work: Coroutine[Any, Any, Found]) -> Found:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from bench.children import Children
 from bench.demo import HOST, free_port
 from bench.fake_vllm import TOKENIZER
 from bench.vllm_env import serve
-from bench.vllm_env.layout import Layout
+from bench.vllm_env.build import build
+from bench.vllm_env.layout import locate
 
 MODEL = "forebay-demo"
 
@@ -82,8 +83,13 @@ async def given(urls: Sequence[str], model: str | None, tokenizer: Path | None) 
     return Engines(tuple(upstreams), card["id"], tokenizer or known)
 
 
-async def real(started: Children, layout: Layout) -> Engines:
-    """A vLLM on the CPU with the tiny model. Raises CompareFailed when it isn't ready in time."""
+async def real(started: Children, tell: Callable[[str], None]) -> Engines:
+    """A vLLM on the CPU with the tiny model; its environment is built if there is none.
+
+    Raises BuildError, and CompareFailed when it isn't ready in time.
+    """
+    layout = locate()
+    await asyncio.to_thread(build, layout, tell)
     port = free_port()
     settings = [f"{name}={value}" for name, value in serve.settings().items()]
     arguments = serve.command(layout, layout.tiny, port, max_model_len=32_768)

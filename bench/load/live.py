@@ -2,49 +2,38 @@
 
 import time
 from collections import deque
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.load.sample import Sample
 from bench.load.summary import distribution
+from bench.progress import Shown
 
 WINDOW = 500
 INTERVAL = 0.25
 
 
-class Live:
+class Live(Shown):
     """A progress line on a terminal, nothing elsewhere. Use in a `with` block."""
 
     def __init__(self, console: Console, total: int) -> None:
-        self._progress = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-            console=console,
-            auto_refresh=False,
-            disable=not console.is_terminal,
+        super().__init__(
+            Progress(
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+                console=console,
+                auto_refresh=False,
+                disable=not console.is_terminal,
+            )
         )
         self._task = self._progress.add_task("", total=total)
         self._latest: dict[str, deque[float]] = {}
         self._done = 0
         self._errors = 0
         self._next = 0.0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def add(self, sample: Sample) -> None:
         self._done += 1

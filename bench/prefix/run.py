@@ -1,6 +1,5 @@
 """The turns: each policy gets the same conversations before engines with an empty cache."""
 
-import asyncio
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -21,8 +20,6 @@ from bench.load.session import Settings, run_load
 from bench.load.summary import Objective, detail
 from bench.peers.commands import PEERS, Command, Place, forebay
 from bench.prefix.conversations import BLOCK, Talk, jobs
-from bench.vllm_env.build import build
-from bench.vllm_env.layout import locate
 from bench.workload import Job
 
 PRESET = "a100-llama-8b"
@@ -76,8 +73,9 @@ async def measure(plan: Plan, found: Found, tell: Callable[[str], None]) -> None
             number, index = divmod(turn, len(plan.policies))
             policy = plan.policies[index]
             tell(f"round {number + 1} of {plan.rounds}: {policy}")
-            # Numbers far apart: no text of one turn is known from another.
-            talk = replace(plan.talk, first=(1 + turn) * 10_000_000)
+            # Numbers far apart: no text is known to the engines from an earlier turn.
+            apart = number if lasting is None else turn
+            talk = replace(plan.talk, first=(1 + apart) * 10_000_000)
             planned = jobs(talk, plan.seed + number)
             async with _engines(plan, lasting) as engines:
                 measured = await _turn(plan, policy, planned, engines)
@@ -90,11 +88,9 @@ async def _lasting(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[Eng
     if plan.urls:
         yield await given(plan.urls, None, None)
     elif plan.real:
-        layout = locate()
-        await asyncio.to_thread(build, layout, tell)
         with tempfile.TemporaryDirectory(prefix="forebay-prefix-") as logs:
             async with children(Path(logs)) as started:
-                yield await real(started, layout)
+                yield await real(started, tell)
     else:
         yield None
 

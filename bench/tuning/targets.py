@@ -3,7 +3,7 @@
 Each gives where the search begins (a plan) and how its candidates are measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -118,11 +118,4 @@ def _engine(model: str, traffic: Traffic, rules: tuple[Flag, ...]) -> Engine:
 def _named(engine: Engine, traffic: Traffic) -> Engine:
     """As a plan has it: named for its class, on vLLM's second port."""
     name = traffic.service_class
-    return Engine(
-        name=name,
-        model=engine.model,
-        classes=() if name == ALL else (name,),
-        port=8001,
-        flags=engine.flags,
-        environment=engine.environment,
-    )
+    return replace(engine, name=name, classes=() if name == ALL else (name,), port=8001)

@@ -1,44 +1,33 @@
 """What a person sees while the search goes on: a line for each candidate, a bar on a terminal."""
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.progress import Shown
 from bench.tuning.objective import Aim, Window, figures
 from bench.tuning.space import Flags
 
 
-class Telling:
+class Telling(Shown):
     """Use in a `with` block. `total` is the budget in evaluations."""
 
     def __init__(self, aim: Aim, windows: int, total: float) -> None:
         console = Console(stderr=True, highlight=False)
         self._aim = aim
         self._windows = windows
-        self._progress = Progress(
-            BarColumn(),
-            TextColumn("{task.completed:.1f} of {task.total:g} evaluations"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
+        super().__init__(
+            Progress(
+                BarColumn(),
+                TextColumn("{task.completed:.1f} of {task.total:g} evaluations"),
+                TimeElapsedColumn(),
+                console=console,
+                disable=not console.is_terminal,
+            )
         )
         self._console = console
         self._task = self._progress.add_task("", total=total)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def candidate(
         self, phase: str, flags: Flags | None, windows: Sequence[Window], cut_short: bool
