@@ -27,10 +27,11 @@ def check(books: Books) -> None:
         assert held.tickets == len(queued)
         assert held.tokens == sum(t.prompt_tokens for t in queued)
         assert held.body_bytes == sum(t.body_bytes for t in queued)
-        tenants = pool.queue.by_tenant
-        assert tenants.keys() == {t.tenant for t in queued}
-        assert sum(own.tickets for own in tenants.values()) == held.tickets
-        assert sum(own.tokens for own in tenants.values()) == held.tokens
+        if pool.queue.shares is not None:
+            tenants = pool.queue.shares.held
+            assert tenants.keys() == {t.tenant for t in queued}
+            assert sum(own.tickets for own in tenants.values()) == held.tickets
+            assert sum(own.tokens for own in tenants.values()) == held.tokens
     _check_limits(books)
 
 

@@ -47,8 +47,8 @@ class Books:
             expires = min(expires, ticket.answer_by - self._fastest(ticket, pool, work))
         # Earliest deadline first, as if everyone had arrived `queue_wait` before its deadline;
         # a deadline later than the usual one is no reason to stand further back.
-        rank = expires - settings.queue_wait
-        rank = min(rank, now)
+        usual = expires - settings.queue_wait
+        rank = usual if usual < now else now
         if ticket.priority:
             rank -= ticket.priority * settings.ageing
         queued = Queued(ticket, pool.name, now, expires, rank, work)

@@ -180,7 +180,12 @@ class Dispatcher:
 
 def _oldest(pools: Sequence[Pool]) -> Pool:
     """The class of the least rank; the first of equal ones."""
-    return min(pools, key=_rank)
+    first, least = pools[0], _rank(pools[0])
+    for pool in pools[1:]:
+        rank = _rank(pool)
+        if rank < least:
+            first, least = pool, rank
+    return first
 
 
 def _rank(pool: Pool) -> float:

@@ -9,7 +9,7 @@ from scheduler.estimate import Meter
 from scheduler.events import Reason
 from scheduler.ledger import Flight, Member
 from scheduler.model import ClassSpec, Settings, Ticket
-from scheduler.queues import UNBOUNDED, Bounds, ClassQueue
+from scheduler.queues import Bounds, ClassQueue
 
 # A queue's drain rate is what it did lately, not what it did a minute ago.
 _DRAIN_MEMORY = 10.0
@@ -26,7 +26,6 @@ class Pool:
     lead: float
     smallest: bool
     bounds: Bounds = field(init=False)
-    tenant_bounds: Bounds = field(init=False)
     burst: BurstWindow = field(default_factory=BurstWindow)
     served: Meter = field(default_factory=lambda: Meter(_DRAIN_MEMORY))
     in_flight: int = 0
@@ -45,9 +44,6 @@ class Pool:
         spec = self.spec
         self.name = spec.name
         self.bounds = _bounds(spec.queue_limit, spec.queue_tokens, spec.queue_bytes)
-        self.tenant_bounds = _bounds(
-            spec.tenant_queue_limit, spec.tenant_queue_tokens, spec.tenant_queue_bytes
-        )
 
     @property
     def at_limit(self) -> bool:
@@ -71,8 +67,7 @@ class Pool:
         queue = self.queue
         if queue.held.exceeds(self.bounds):
             return Reason.QUEUE_FULL
-        bounds = self.tenant_bounds
-        if bounds != UNBOUNDED and queue.by_tenant[ticket.tenant].exceeds(bounds):
+        if queue.shares is not None and queue.shares.exceeded(ticket.tenant):
             return Reason.TENANT_QUEUE_FULL
         return None
 
@@ -101,7 +96,8 @@ class Pools:
             old = before.get(spec.name) if before is not None else None
             limit = AdaptiveLimit(settings.burst) if old is None else old.limit
             lead = index * settings.ageing
-            pool = Pool(spec, ClassQueue(weights), limit, lead, smallest=index == 0)
+            queue = ClassQueue(weights, _tenant_bounds(spec))
+            pool = Pool(spec, queue, limit, lead, smallest=index == 0)
             self._by_name[spec.name] = pool
         self.ordered = tuple(self._by_name.values())
         self.smallest = self.ordered[0]
@@ -179,6 +175,10 @@ class Pools:
 
 def _bounds(*limits: int | None) -> Bounds:
     return Bounds(*(inf if limit is None else limit for limit in limits))
+
+
+def _tenant_bounds(spec: ClassSpec) -> Bounds:
+    return _bounds(spec.tenant_queue_limit, spec.tenant_queue_tokens, spec.tenant_queue_bytes)
 
 
 def _bound(spec: ClassSpec) -> float:

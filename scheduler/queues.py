@@ -57,7 +57,7 @@ class FairClock:
 
     def charge(self, tenant: str, tag: float, tokens: int) -> None:
         """The tenant was served `tokens` at start tag `tag`."""
-        self.virtual = max(self.virtual, tag)
+        self.virtual = tag if tag > self.virtual else self.virtual
         self.finish[tenant] = tag + (tokens or 1) / self._weights.get(tenant, 1.0)
         if len(self.finish) > _REMEMBERED:
             # A finish tag behind virtual time says nothing any more: forget it.
@@ -155,15 +155,48 @@ class Held:
         )
 
 
+class Shares:
+    """What each tenant holds of a queue, and how much it may."""
+
+    __slots__ = ("_bounds", "held")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self.held: dict[str, Held] = {}
+
+    def add(self, ticket: Ticket) -> None:
+        own = self.held.get(ticket.tenant)
+        if own is None:
+            own = self.held[ticket.tenant] = Held()
+        own.add(ticket)
+
+    def remove(self, ticket: Ticket) -> None:
+        own = self.held[ticket.tenant]
+        own.remove(ticket)
+        if not own.tickets:
+            del self.held[ticket.tenant]
+
+    def exceeded(self, tenant: str) -> bool:
+        """Whether a tenant that has a ticket in the queue holds more than it may."""
+        return self.held[tenant].exceeds(self._bounds)
+
+
 class ClassQueue:
-    """All waiting tickets of one class, and how much they are, together and by tenant."""
+    """All waiting tickets of one class, and how much they are.
 
-    __slots__ = ("_clock", "_lanes", "_turns", "by_tenant", "held")
+    `shares` counts by tenant, where what a tenant may hold is bounded.
+    """
 
-    def __init__(self, weights: Mapping[str, float] = MappingProxyType({})) -> None:
+    __slots__ = ("_clock", "_lanes", "_turns", "held", "shares")
+
+    def __init__(
+        self,
+        weights: Mapping[str, float] = MappingProxyType({}),
+        tenant_bounds: Bounds = UNBOUNDED,
+    ) -> None:
         self._clock = FairClock(weights)
         self.held = Held()
-        self.by_tenant: dict[str, Held] = {}
+        self.shares = Shares(tenant_bounds) if tenant_bounds != UNBOUNDED else None
         self._lanes: dict[LaneKey, Lane] = {}
         self._turns: Sequence[Head] | None = None
 
@@ -183,10 +216,8 @@ class ClassQueue:
             lane = self._lanes[key] = Lane(key, self._clock)
         if lane.add(queued):
             self._turns = None
-        own = self.by_tenant.get(ticket.tenant)
-        if own is None:
-            own = self.by_tenant[ticket.tenant] = Held()
-        own.add(ticket)
+        if self.shares is not None:
+            self.shares.add(ticket)
         self.held.add(ticket)
         return new
 
@@ -209,15 +240,12 @@ class ClassQueue:
 
     def _take(self, queued: Queued, lane: Lane) -> None:
         ticket = queued.ticket
-        tenant = ticket.tenant
         queued.gone = True
         self._turns = None
-        lane.left(tenant)
+        lane.left(ticket.tenant)
         self.held.remove(ticket)
-        own = self.by_tenant[tenant]
-        own.remove(ticket)
-        if not own.tickets:
-            del self.by_tenant[tenant]
+        if self.shares is not None:
+            self.shares.remove(ticket)
 
     def turns(self) -> Sequence[Head]:
         """Each lane's head, fairest first."""
