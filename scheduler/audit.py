@@ -1,5 +1,7 @@
 """Proof that the scheduler's books agree with each other; for tests and simulations."""
 
+from math import inf
+
 from scheduler.books import Books
 
 
@@ -51,3 +53,6 @@ def _check_limits(books: Books) -> None:
     for name, limit in limits.items():
         assert 1 <= limit.effective <= limit.configured
         assert limit.effective == limit.configured or name in books.recovering
+    steps = [limit.next_step for name, limit in limits.items() if name in books.recovering]
+    due = min((step for step in steps if step is not None), default=inf)
+    assert books.recovering.next_step == due, "the next step of recovery has drifted"

@@ -10,7 +10,7 @@ from math import inf
 
 from scheduler.admission import Admission, Offer
 from scheduler.affinity import PrefixMap
-from scheduler.burst import AdaptiveLimit
+from scheduler.burst import Recovering
 from scheduler.fleet import Fleet
 from scheduler.lazyheap import LazyHeap
 from scheduler.ledger import Flight
@@ -33,7 +33,7 @@ class Books:
         self.flights: dict[str, Flight] = {}
         self.waiting: dict[str, Queued] = {}
         self.expiry: LazyHeap[Queued] = LazyHeap()
-        self.recovering: dict[str, AdaptiveLimit] = {}
+        self.recovering = Recovering()
         """Limits that are not whole, by the name of their pool or backend."""
         self.stirred = False
         """Whether, since tickets were dispatched last, one more may have become able to go."""
@@ -173,8 +173,11 @@ class Books:
         for member in self.fleet:
             member.limit.configure(settings.adapt, member.backend.limit)
         self.fleet.recount()
-        self.recovering = {m.backend.name: m.limit for m in self.fleet if m.limit.next_step}
-        self.recovering |= {p.name: p.limit for p in self.pools if p.limit.next_step}
+        self.recovering = Recovering()
+        for member in self.fleet:
+            self.recovering.put(member.backend.name, member.limit)
+        for pool in self.pools:
+            self.recovering.put(pool.name, pool.limit)
         self.fit_limits()
         for queued in waiting:
             pool = self.class_of(queued.ticket, queued.work)

@@ -4,6 +4,7 @@ Knows limits and times only; whose limit it is and what else is a trigger the ca
 """
 
 from collections import deque
+from math import inf
 
 from scheduler.model import AdaptSpec, BurstSpec
 
@@ -70,6 +71,63 @@ class AdaptiveLimit:
     def _fit(self) -> None:
         # The epsilon undoes the rounding of (n / configured) * configured.
         self.effective = max(self._floor, int(self.configured * self._share + 1e-9))
+
+
+class Recovering:
+    """The limits that are not whole, by name, and when the first of them recovers by a step.
+
+    After a wave the limits of a whole fleet recover at once: who only asks for the next time, as
+    each decision may, does not walk through them.
+    """
+
+    __slots__ = ("_limits", "next_step")
+
+    def __init__(self) -> None:
+        self._limits: dict[str, tuple[AdaptiveLimit, float]] = {}
+        self.next_step = inf
+        """When the first step is due; infinite when all limits are whole."""
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._limits
+
+    def put(self, name: str, limit: AdaptiveLimit) -> bool:
+        """Note that a limit was halved or put off; False, and nothing to note, if it is whole."""
+        step = limit.next_step
+        if step is None:
+            return False
+        known = self._limits.get(name)
+        self._limits[name] = limit, step
+        if known is not None and known[1] == self.next_step:
+            self._find_next()
+        else:
+            self.next_step = min(self.next_step, step)
+        return True
+
+    def forget(self, name: str) -> None:
+        if self._limits.pop(name, None) is not None:
+            self._find_next()
+
+    def recover(self, now: float) -> list[tuple[str, int, int]]:
+        """Take all steps that are due: whose limit changed, from what, to what."""
+        changed: list[tuple[str, int, int]] = []
+        if now < self.next_step:
+            return changed
+        for name, (limit, _) in tuple(self._limits.items()):
+            before = limit.effective
+            if limit.recover(now):
+                changed.append((name, before, limit.effective))
+            if limit.next_step is None:
+                del self._limits[name]
+            else:
+                self._limits[name] = limit, limit.next_step
+        self._find_next()
+        return changed
+
+    def _find_next(self) -> None:
+        self.next_step = min((step for _, step in self._limits.values()), default=inf)
 
 
 class LateWindow:

@@ -130,13 +130,11 @@ class Scheduler:
         books = self._books
         while (queued := books.expiry.due(turn.now)) is not None:
             self._reject_queued(queued, Reason.EXPIRED, turn)
-        for name, limit in tuple(books.recovering.items()):
-            before = limit.effective
-            if limit.recover(turn.now):
-                books.limit_changed()
-                turn.tell(Decided(name, "limit recovers", before, limit.effective, turn.cause))
-            if limit.next_step is None:
-                del books.recovering[name]
+        recovered = books.recovering.recover(turn.now)
+        if recovered:
+            books.limit_changed()
+        for name, before, after in recovered:
+            turn.tell(Decided(name, "limit recovers", before, after, turn.cause))
 
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
@@ -146,11 +144,10 @@ class Scheduler:
             turn.tell(WakeAt(wakeup, turn.cause))
 
     def _next_due(self) -> float:
-        books, at = self._books, inf
+        books = self._books
+        at = books.recovering.next_step
         if books.waiting:
-            at = min(self._dispatcher.retry_at, books.expiry.least())
-        for limit in books.recovering.values():
-            at = min(at, limit.next_step or inf)
+            at = min(at, self._dispatcher.retry_at, books.expiry.least())
         return at
 
     # --- tickets ----------------------------------------------------------------------------
@@ -254,8 +251,7 @@ class Scheduler:
         if limit.halve(turn.now):
             self._books.limit_changed()
             turn.tell(Decided(name, why, before, limit.effective, turn.cause))
-        if limit.next_step is not None:
-            self._books.recovering[name] = limit
+        if self._books.recovering.put(name, limit):
             self._books.stirred = True
 
     def _on_load_seen(self, event: LoadSeen, turn: Turn) -> None:
@@ -283,7 +279,7 @@ class Scheduler:
             return
         if event.cancel:
             turn.commands += [Cancel(ticket_id, turn.cause) for ticket_id in member.flights]
-        books.recovering.pop(event.name, None)
+        books.recovering.forget(event.name)
         books.prefixes.forget(event.name)
         books.fit_limits()
         self._refuse_hopeless(turn)

@@ -57,8 +57,18 @@ MUTANTS = {
     "a deadline is late": ("lazyheap.py", "first[0] <= key", "first[0] < key"),
     "nobody is woken for a deadline": (
         "core.py",
-        "min(self._dispatcher.retry_at, books.expiry.least())",
-        "self._dispatcher.retry_at",
+        "min(at, self._dispatcher.retry_at, books.expiry.least())",
+        "min(at, self._dispatcher.retry_at)",
+    ),
+    "the first to recover is put off, and is asked as before": (
+        "burst.py",
+        "            self._find_next()\n        else:\n",
+        "            pass\n        else:\n",
+    ),
+    "a tenant's share is never given back": (
+        "queues.py",
+        "            self.shares.remove(ticket)\n",
+        "            pass\n",
     ),
     "an early wake-up is not asked for": ("core.py", "wakeup < self._announced", "False"),
     "an expired ticket keeps its deadline": (
