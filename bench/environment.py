@@ -1,18 +1,28 @@
-"""Where a measurement was made: versions, cores, revision. Part of every result file."""
+"""Where and by what a measurement was made: command, versions, cores, revision.
+
+Part of every result file.
+"""
 
 import os
 import platform
+import shlex
 import subprocess
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("forebay", "aiohttp", "fastokens", "httptools", "orjson", "tokenizers", "uvloop")
 
+UNTOLD = ("--json", "--api-key")
+"""Options of which a result does not tell."""
+
 
 def environment() -> dict[str, object]:
     """JSON-ready facts. `revision` is empty outside a git checkout."""
     return {
+        "command": command(sys.argv),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -22,6 +32,22 @@ def environment() -> dict[str, object]:
         "packages": {name: _version(name) for name in PACKAGES},
         "revision": _git("describe", "--always", "--dirty"),
     }
+
+
+def command(words: Sequence[str]) -> str:
+    """What was typed (`sys.argv`), less where its result went, and less secrets."""
+    program = Path(words[0])
+    told = (
+        ["python", "-m", program.parent.name] if program.name == "__main__.py" else [program.name]
+    )
+    arguments = iter(words[1:])
+    for word in arguments:
+        option, _, value = word.partition("=")
+        if option not in UNTOLD:
+            told.append(word)
+        elif not value:
+            next(arguments, None)
+    return shlex.join(told)
 
 
 def _processor() -> str:

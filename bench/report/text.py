@@ -1,6 +1,6 @@
 """The report as Markdown, and its place in a page. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.report.claims import CLAIMS, Summaries
@@ -18,8 +18,8 @@ def summaries(documents: Documents) -> Summaries:
 
 
 def figures(documents: Documents, ended: Sequence[Ended]) -> str:
-    """One row for each claim: what, which command, the figure."""
-    commands = {one.name: _command(one) for one in ended}
+    """One row for each claim: what, which command, the figure; and the steps that failed."""
+    commands = {name: _command(document["environment"]) for name, document in documents.items()}
     known = summaries(documents)
     rows = [
         f"| {claim.about} | {commands.get(claim.step, '–')} | {claim.told(known)} |"
@@ -40,21 +40,25 @@ def headline(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _command(one: Ended) -> str:
-    return f"`bench {' '.join(one.arguments)}`"
+def _command(environment: Mapping[str, Any]) -> str:
+    return f"`{environment['command']}`" if "command" in environment else "–"
 
 
 def _machines(documents: Documents) -> str:
-    """Where and on which revision; several when the results are from several places."""
-    places = {_machine(document["environment"]): None for document in documents.values()}
-    return "Measured on " + "; ".join(places) + "." if places else "Nothing was measured."
+    """Where and on which revisions; several when the results are from several places."""
+    revisions: dict[str, dict[str, None]] = {}
+    for document in documents.values():
+        found = document["environment"]
+        machine = f"{found['cores']} cores ({found['processor']}), Python {found['python']}"
+        revisions.setdefault(machine, {})[found["revision"] or "unknown"] = None
+    if not revisions:
+        return "Nothing was measured."
+    return "Measured on " + "; ".join(_place(*one) for one in revisions.items()) + "."
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
-    return (
-        f"{environment['cores']} cores ({environment['processor']}), Python "
-        f"{environment['python']}, revision {environment['revision'] or 'unknown'}"
-    )
+def _place(machine: str, revisions: Iterable[str]) -> str:
+    told = sorted(revisions)
+    return f"{machine}, revision{'s' if len(told) > 1 else ''} {', '.join(told)}"
 
 
 def placed(page: str, text: str) -> str:

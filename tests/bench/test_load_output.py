@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.environment import environment
+from bench.environment import command, environment
 from bench.load.live import Live
 from bench.load.output import show, show_sweep, write_csv, write_json
 from bench.load.run import Effort
@@ -88,6 +88,12 @@ def test_the_json_can_be_read_back(tmp_path: Path):
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["detail"] == found
     assert document["environment"]["packages"]["forebay"]
+
+
+def test_the_command_is_told_without_its_secret_and_its_file():
+    typed = ["load", "http://h", "--api-key", "s3", "--rate", "2", "--json=out.json"]
+    assert command(["/x/bin/forebay", "bench", *typed]) == "forebay bench load http://h --rate 2"
+    assert command(["/x/bench/__main__.py", "hol", "--json", "f"]) == "python -m bench hol"
 
 
 def test_a_terminal_shows_progress_and_percentiles_and_a_file_nothing():

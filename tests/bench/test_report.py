@@ -87,19 +87,28 @@ class TestHeadline:
             assert seen == {True, False}, one.name
 
 
-ENVIRONMENT = {"cores": 2, "processor": "P", "python": "3.11", "revision": "abc"}
+ENVIRONMENT = {
+    "command": "python -m bench prefix --rounds 1",
+    "cores": 2,
+    "processor": "P",
+    "python": "3.11",
+    "revision": "abc",
+}
 
 
 class TestText:
     def test_each_claim_has_its_command_figure_and_machine(self):
-        documents = {"prefix": {"summary": {"forebay_hit_share": 0.79}, "environment": ENVIRONMENT}}
+        documents = {
+            "prefix": {"summary": {"forebay_hit_share": 0.79}, "environment": ENVIRONMENT},
+            "warm": {"summary": {}, "environment": ENVIRONMENT | {"revision": ""}},
+        }
         ended = [
             Ended("prefix", ("prefix", "--rounds", "1"), 0, 1.0),
             Ended("ttft", ("ttft",), 3, 1.0),
         ]
         said = text.figures(documents, ended)
-        assert "Measured on 2 cores (P), Python 3.11, revision abc." in said
-        assert "| `bench prefix --rounds 1` | 79% of –" in said
+        assert "Measured on 2 cores (P), Python 3.11, revisions abc, unknown." in said
+        assert "| `python -m bench prefix --rounds 1` | 79% of –" in said
         assert "- `ttft` failed with status 3" in said
         assert said.count("\n|") == len(CLAIMS) + 2
 
@@ -141,7 +150,7 @@ def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
     assert [step["name"] for step in index["detail"]["steps"]] == ["prefix", "selfcheck"]
     assert json.loads((tmp_path / "out" / "selfcheck.json").read_text())["summary"]
     assert "µs CPU" in page.read_text()
-    assert "`bench prefix --rounds 9`" in page.read_text()
+    assert "| `python -m bench selfcheck --rounds 1 " in page.read_text()
     assert (tmp_path / "out" / "report.md").read_text().strip() in page.read_text()
 
 
