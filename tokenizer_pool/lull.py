@@ -9,12 +9,17 @@ from time import monotonic
 
 
 class Lull:
-    """`used()` marks that somebody wants the loop; a lull begins `seconds` after the last mark."""
+    """`used()` marks that somebody wants the loop; a lull begins `seconds` after the last mark.
 
-    __slots__ = ("_seconds", "_used_at")
+    Who waits is content with less the longer it waits, and after `patience` seconds with none: a
+    service that is never idle still gets its tokenizer loaded.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    __slots__ = ("_patience", "_seconds", "_used_at")
+
+    def __init__(self, seconds: float, patience: float) -> None:
         self._seconds = seconds
+        self._patience = patience
         self._used_at = -seconds
 
     def used(self) -> None:
@@ -22,12 +27,16 @@ class Lull:
 
     @property
     def now(self) -> bool:
-        return self._left() <= 0
+        return self._left(0.0) <= 0
 
     async def wait(self) -> None:
-        """Return in the next lull."""
-        while (left := self._left()) > 0:  # noqa: ASYNC110 - each use moves the end
+        """Return in the next lull, after `patience` seconds at the latest."""
+        began = monotonic()
+        while (left := self._left(monotonic() - began)) > 0:  # noqa: ASYNC110 - uses move the end
             await asyncio.sleep(left)
 
-    def _left(self) -> float:
-        return self._used_at + self._seconds - monotonic()
+    def _left(self, waited: float) -> float:
+        """Seconds until there has been a lull for who has waited so long, if nobody comes."""
+        share = self._seconds / self._patience
+        enough = self._seconds - share * waited
+        return (self._used_at + enough - monotonic()) / (1.0 + share)

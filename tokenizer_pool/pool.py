@@ -66,7 +66,7 @@ class TokenizerPool:
         self._changing = asyncio.Lock()
         self._inline = 0
         self._spawn = spawn
-        self._lull = Lull(settings.lull)
+        self._lull = Lull(settings.lull, settings.lull_patience)
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:

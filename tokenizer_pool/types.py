@@ -43,7 +43,8 @@ class PoolSettings:
     when its work is done.
     `segment_cache_bytes` bounds, per process and model, the memory of text segments that were
     encoded before, for all tenants together; 0 switches it off (docs/adr/preparing-bodies.md).
-    After `lull` seconds without a body the event loop may be held up for loading a model.
+    After `lull` seconds without a body the event loop may be held up for loading a model; after
+    `lull_patience` seconds it is in any case.
     """
 
     cache_dir: Path
@@ -58,6 +59,7 @@ class PoolSettings:
     extract_timeout: float = 300.0
     segment_cache_bytes: int = 32 * 1024 * 1024
     lull: float = 30.0
+    lull_patience: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,15 @@ async def test_a_model_that_comes_while_others_are_served_stops_nobody(cache_dir
                 assert await pool.prepare(Kind.CHAT, chat(model="more")) == want
 
 
+async def test_a_model_is_loaded_in_the_end_where_there_is_never_a_pause(cache_dir: Path) -> None:
+    settings = PoolSettings(cache_dir, lull=60.0, lull_patience=0.5)
+    async with running_pool(settings) as pool, asyncio.timeout(20):
+        await pool.prepare(Kind.CHAT, chat())
+        await pool.add_model(TokenizerSource("more", EMBEDDED))
+        while pool.report().inline == 1:
+            await pool.prepare(Kind.CHAT, chat(model="more"))
+
+
 async def test_tokenize_runs_in_a_worker(pool: TokenizerPool) -> None:
     tokens = await pool.tokenize(b'{"model":"m","prompt":"once upon"}')
     assert tokens.model == "m"
