@@ -141,6 +141,13 @@ class Fleet:
             for name, warmer in warmers.items()
         }
 
+    def spent(self, name: str, cost: OwnTraffic) -> None:
+        """Requests of ours, sent elsewhere than by the backend's own warmer, have cost this."""
+        if name in self._members:
+            warmer = self._members[name].life.warmer
+            warmer.requests += cost.requests
+            warmer.prompt_tokens += cost.prompt_tokens
+
     def answered(self, name: str, status: int, times: int = 1) -> None:
         """Requests were answered by a backend, here or in a relay process, which may tell of many
         successes at once. Nothing for a backend that is gone."""

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gateway.brain import Brain, Surroundings
 from gateway.config import Config
+from gateway.directory import Row
 from gateway.front import Front, Neighbours
 from gateway.metrics import Metrics
+from gateway.rehearsal import rehearse
 from gateway.settings import pool_settings
 from gateway.status import OwnStatus
 from gateway.tasks import Tasks
@@ -32,27 +35,28 @@ class App:
                 draining=lambda: self.server.draining,
                 published=_nobody_else,
                 keys=self._keys_changed,
+                rehearse=self._rehearse,
             ),
         )
         self.driver, self.fleet, self.catalogue = brain.driver, brain.fleet, brain.catalogue
         self.control, self.status = brain.control, brain.status
-        self.front = Front(
-            config,
-            self.tasks,
-            self.metrics,
-            Neighbours(
-                pool=self.pool,
-                admitter=brain.door,
-                directory=self.catalogue.directory,
-                upstream=self.fleet,
-                about=OwnStatus(self.status, self.metrics.render),
-                distrust=brain.distrust,
-            ),
+        self._neighbours = Neighbours(
+            pool=self.pool,
+            admitter=brain.door,
+            directory=self.catalogue.directory,
+            upstream=self.fleet,
+            about=OwnStatus(self.status, self.metrics.render),
+            distrust=brain.distrust,
         )
+        self.front = Front(config, self.tasks, self.metrics, self._neighbours)
         self.server = self.front.server
 
     def _keys_changed(self, keys: Mapping[str, KeyConfig]) -> None:
         self.front.access.configure(keys)
+
+    async def _rehearse(self, backend: str, row: Row) -> None:
+        around = replace(self._neighbours, admitter=self.brain.understudy(backend))
+        self.fleet.spent(backend, await rehearse(self.config, self.tasks, around, (backend, row)))
 
     async def start(self) -> int:
         """Listen, then let the fleet get ready; returns the port. Raises OSError."""

@@ -6,9 +6,10 @@ There is one on a machine, however many processes relay (`node`). Requests reach
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from backends.discovery.reconcile import Reconciler
 from backends.fleet import Fleet
@@ -16,6 +17,7 @@ from backends.timed import time_to_first_token
 from backends.types import BackendStatus, Load
 from gateway.catalogue import Catalogue, Questions, Tokenizers
 from gateway.config import Config
+from gateway.directory import Row
 from gateway.discovery import discover
 from gateway.driver import Driver
 from gateway.gauges import StateCollector
@@ -36,7 +38,7 @@ from gateway.tuning.told import Told
 from gateway.ui.admin import Admin
 from gateway.ui.document import Sources
 from gateway.ui.news import News
-from scheduler.events import Decided, LoadSeen
+from scheduler.events import BackendChanged, Decided, LoadSeen
 from tokenizer_pool.types import Kind, PoolReport
 
 log = logging.getLogger("forebay.brain")
@@ -48,7 +50,7 @@ class Surroundings:
     """What the brain needs of the process or processes around it.
 
     `published` hears the name of each backend whose row in the directory is new, `keys` the API
-    keys when they are others.
+    keys when they are others; `rehearse` has every front rehearse with a backend.
     """
 
     tokenizers: Tokenizers
@@ -56,6 +58,7 @@ class Surroundings:
     draining: Callable[[], bool]
     published: Callable[[str], None]
     keys: Callable[[Mapping[str, KeyConfig]], None]
+    rehearse: Callable[[str, Row], Coroutine[Any, Any, None]]
 
 
 class Brain:
@@ -77,7 +80,7 @@ class Brain:
         self.catalogue = Catalogue(
             config,
             surroundings.tokenizers,
-            questions=Questions(self.fleet.tokenize, self._time),
+            questions=Questions(self.fleet.tokenize, self._time, surroundings.rehearse),
             apply=self.driver.apply,
             published=surroundings.published,
             spawn=tasks.spawn,
@@ -157,6 +160,14 @@ class Brain:
         self._news.distrusted(backend, model, reason)
         self.catalogue.distrust(backend, model, reason)
 
+    def understudy(self, backend: str) -> Driver:
+        """A scheduler for one rehearsal's tickets, which knows this backend alone, as ready."""
+        driver = Driver(scheduler_settings(self.control.effective), _ignore)
+        known = self.catalogue.as_ready(backend)
+        if known is not None:
+            driver.apply(BackendChanged(replace(known, weight=1.0)))
+        return driver
+
     async def _time(self, backend: str, kind: Kind, body: bytes) -> float:
         client = self.fleet.client(backend)
         return await time_to_first_token(client, PATHS[kind], body, within=WITHIN)
@@ -216,3 +227,7 @@ class Brain:
         self._news.rejected(reasons)
         if reasons:
             self._metrics.settings_rejected.inc()
+
+
+def _ignore(_decision: Decided) -> None:
+    """What an understudy decides is in no log."""

@@ -21,6 +21,7 @@ from gateway.meter import Ask, Meter
 from gateway.parity import Tokenize, compare
 from gateway.settings import scheduler_backend
 from scheduler.events import BackendChanged, BackendRemoved
+from scheduler.model import Backend
 from tokenizer_pool.errors import TokenizerUnavailable, WorkerFailed
 from tokenizer_pool.types import Kind, ModelReport, TokenizedPrompt, TokenizerSource, TokenList
 
@@ -47,10 +48,12 @@ class Tokenizers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What a backend is asked: its own `/tokenize`, and how long a request takes it."""
+    """What a backend is asked: its own `/tokenize`, how long a request takes it, and at last, by
+    every process that serves requests, what users will ask."""
 
     tokenize: Tokenize
     time: Ask
+    rehearse: Callable[[str, Row], Coroutine[Any, Any, None]]
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class Catalogue:
         self._meter = Meter(pool, questions.time)
         self._apply = apply
         self._published = published
+        self._rehearse = questions.rehearse
         self._spawn = spawn
         self._entries: dict[str, _Entry] = {}
         self._unavailable: dict[str, str] = {}
@@ -169,6 +173,13 @@ class Catalogue:
         entry = self._entries.get(backend)
         return None if entry is None else entry.state
 
+    def as_ready(self, backend: str) -> Backend | None:
+        """The backend as the scheduler will see it; None for one that is gone."""
+        entry = self._entries.get(backend)
+        if entry is None:
+            return None
+        return scheduler_backend(self._config, entry.status, State.READY)
+
     def standings(self, backend: str) -> Mapping[str, Standing]:
         entry = self._entries.get(backend)
         return {} if entry is None else entry.standings
@@ -196,6 +207,10 @@ class Catalogue:
         for model in sorted(found.models, key=lambda each: each.parent is not None):
             standings[model.name] = await self._stand(entry, found, model, standings)
         backend = entry.status.spec.name
+        if entry.settled is not found:
+            row = Row(entry.status.spec, True, found.models, standings)
+            # A task of its own: if it fails, that is told, and the backend gets ready all the same.
+            await asyncio.wait({self._spawn(f"rehearsal-{backend}", self._rehearse(backend, row))})
         if entry.settling is not found or self._entries.get(backend) is not entry:
             return
         entry.settled, entry.standings = found, standings

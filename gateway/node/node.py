@@ -51,6 +51,7 @@ class Node:
                 draining=lambda: self.relays.draining,
                 published=self.relays.publish,
                 keys=self.relays.set_keys,
+                rehearse=self.relays.rehearse,
             ),
         )
         self.driver, self.status = self.brain.driver, self.brain.status

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.errors import from_wire
+from backends.types import OwnTraffic
 from gateway.brain import Brain
+from gateway.driver import Driver
 from gateway.gate import Answer
 from gateway.listeners import ENDS
 from gateway.node.link import Message
@@ -16,6 +18,7 @@ from gateway.node.messages import (
     report_from_wire,
     ticket_from_wire,
 )
+from gateway.rehearsal import MARK
 from gateway.tenancy.allowance import Allowance, Mirror
 from scheduler.events import Abandoned, Cancel, Dispatch
 
@@ -28,12 +31,15 @@ class Port:
         self._brain = brain
         self._send = send
         self._tickets: set[str] = set()
+        self._understudy: Driver | None = None
         self._on: dict[str, Callable[..., None]] = {
             "submit": self._submit,
             "report": self._report,
             "answered": brain.fleet.answered,
             "failure": self._failure,
             "distrust": brain.distrust,
+            "rehearsing": self._rehearsing,
+            "spent": self._spent,
             "traffic": self._note_traffic,
         }
 
@@ -54,6 +60,10 @@ class Port:
 
     def _submit(self, *values: Any) -> None:
         ticket = ticket_from_wire(values)
+        if ticket.id.startswith(MARK):
+            if self._understudy is not None:
+                self._understudy.submit(ticket, self._answer)
+            return
         self._tickets.add(ticket.id)
         self._brain.door.submit(ticket, self._answer)
 
@@ -64,9 +74,21 @@ class Port:
 
     def _report(self, *values: Any) -> None:
         event = report_from_wire(values)
+        if event.ticket_id.startswith(MARK):
+            if self._understudy is not None:
+                self._understudy.report(event)
+            return
         if isinstance(event, ENDS):
             self._tickets.discard(event.ticket_id)
         self._brain.door.report(event)
+
+    def _rehearsing(self, backend: str) -> None:
+        self._understudy = self._brain.understudy(backend)
+
+    def _spent(self, backend: str, requests: int, tokens: int) -> None:
+        """A rehearsal is over, and has cost this."""
+        self._understudy = None
+        self._brain.fleet.spent(backend, OwnTraffic(requests, tokens))
 
     def _failure(self, name: str, kind: str, backend: str, message: str) -> None:
         self._brain.fleet.report_failure(name, from_wire(kind, backend, message))

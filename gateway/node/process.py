@@ -20,16 +20,17 @@ import uvloop
 from backends.client import Client, ClientLimits
 from backends.errors import BackendError
 from backends.lifecycle import FAILED_STATUSES
-from backends.types import BackendSpec
+from backends.types import BackendSpec, OwnTraffic
 from backends.upstreams import Upstreams
 from gateway.config import Config
-from gateway.directory import Directory
+from gateway.directory import Directory, Row
 from gateway.front import Front, Neighbours
 from gateway.log import configure
 from gateway.metrics import Metrics
 from gateway.node.link import Link, Message
 from gateway.node.messages import KEYS, REPORT, ROW
 from gateway.node.remote import RemoteBrain
+from gateway.rehearsal import rehearse
 from gateway.settings import pool_settings
 from gateway.tasks import Tasks
 from tokenizer_pool.errors import TokenizerUnavailable, WorkerFailed
@@ -56,6 +57,7 @@ class RelayProcess:
         self._brain = RemoteBrain(send)
         self._pool = TokenizerPool(pool_settings(config), tasks.spawn)
         self._loading = asyncio.Lock()
+        self._rehearsing = asyncio.Lock()
         self._metrics = Metrics()
         self._upstreams = Upstreams(
             ClientLimits(),
@@ -63,20 +65,16 @@ class RelayProcess:
             on_answer=self._answered,
             on_failure=self._brain.report_failure,
         )
-        self.front = Front(
-            config,
-            tasks,
-            self._metrics,
-            Neighbours(
-                pool=self._pool,
-                admitter=self._brain,
-                directory=self._directory,
-                upstream=self,
-                about=self._brain,
-                distrust=self._brain.distrust,
-                name=f"{name}-",
-            ),
+        self._neighbours = Neighbours(
+            pool=self._pool,
+            admitter=self._brain,
+            directory=self._directory,
+            upstream=self,
+            about=self._brain,
+            distrust=self._brain.distrust,
+            name=f"{name}-",
         )
+        self.front = Front(config, tasks, self._metrics, self._neighbours)
         self._begin("pool", self._pool.start())
         self._begin("traffic", self._tell_traffic())
         self._on: dict[str, Callable[..., None]] = {
@@ -87,6 +85,7 @@ class RelayProcess:
             "keys": self._put_keys,
             "load": lambda *what: self._begin("load", self._load(*what)),
             "listen": lambda *where: self._begin("listen", self._listen(*where)),
+            "rehearse": lambda *what: self._begin("rehearsal", self._rehearse_as_told(*what)),
             "flush": self._flush,
             "leave": self.front.server.leave,
             "drain": lambda grace: self._begin("drain", self._drain(grace)),
@@ -141,10 +140,31 @@ class RelayProcess:
             self._send("loaded", model, problem)
 
     async def _listen(self, host: str, port: int) -> None:
-        """Begin to serve, as soon as what was to be loaded before is loaded."""
+        """Begin to serve, as soon as what was to be loaded before is loaded. One that takes the
+        place of another finds backends that are ready, and rehearses with them."""
         async with self._loading:
+            for name, row in list(self._directory.rows.items()):
+                if row.ready:
+                    await self._rehearse(name, row)
             await self.front.listen(host, port, shared=True)
         self._send("listening")
+
+    async def _rehearse_as_told(self, number: int, name: str, document: Any) -> None:
+        try:
+            await self._rehearse(name, ROW.validate_python(document))
+        finally:
+            self._send("rehearsed", number)
+
+    async def _rehearse(self, name: str, row: Row) -> None:
+        """One after the other: the brain has one understudy for each process."""
+        async with self._rehearsing:
+            self._send("rehearsing", name)
+            spent = OwnTraffic(0, 0)
+            try:
+                around = self._neighbours
+                spent = await rehearse(self._config, self._tasks, around, (name, row))
+            finally:
+                self._send("spent", name, spent.requests, spent.prompt_tokens)
 
     def _flush(self, number: int) -> None:
         self._send("flushed", number, *self._records())

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from gateway.node.link import Link, Message
 
@@ -23,7 +24,7 @@ class Relay:
         self.listening = asyncio.Event()
         self.drained = asyncio.Event()
         self.loaded: dict[str, asyncio.Event] = {}
-        self.flushed: dict[int, asyncio.Event] = {}
+        self.awaited: dict[int, asyncio.Event] = {}
         self.silences = 0
         self.has_spoken = False  # until it has, it is starting, which may take its time
         self._gone = asyncio.Event()
@@ -32,6 +33,17 @@ class Relay:
     @property
     def gone(self) -> bool:
         return self._gone.is_set()
+
+    def ask(self, what: str, number: int, *more: Any) -> asyncio.Event:
+        """Send what is answered with the number; the event is set when it is."""
+        event = self.awaited[number] = asyncio.Event()
+        self.link.send(what, number, *more)
+        return event
+
+    def has_answered(self, number: int) -> None:
+        """Nothing for an answer that nobody waits for any more."""
+        if (event := self.awaited.get(number)) is not None:
+            event.set()
 
     @property
     def pid(self) -> int | None:
@@ -74,6 +86,6 @@ class Relay:
 
     def _lost(self) -> None:
         self._gone.set()
-        waited_for = (self.listening, self.drained, *self.loaded.values(), *self.flushed.values())
+        waited_for = (self.listening, self.drained, *self.loaded.values(), *self.awaited.values())
         for event in waited_for:
             event.set()

@@ -14,10 +14,11 @@ from time import monotonic
 from typing import Any, Protocol
 
 from gateway.config import Config
-from gateway.directory import Directory
+from gateway.directory import Directory, Row
 from gateway.node.link import Message
 from gateway.node.messages import KEYS, ROW
 from gateway.node.relay import Relay
+from gateway.rehearsal import WITHIN
 from gateway.tasks import Tasks
 from gateway.tenancy.config import KeyConfig
 
@@ -26,6 +27,8 @@ log = logging.getLogger("forebay.node")
 RESTART_AFTER = (0.0, 0.5, 2.0, 5.0)
 """Seconds before a process is replaced, by how many before it in its place died young."""
 YOUNG = 10.0
+REHEARSED_WITHIN = 2 * WITHIN
+"""Seconds that processes are waited for, which rehearse with one backend after the other."""
 DRAIN_EXCESS = 5.0
 """Seconds over the grace after which a process that drains is waited for no longer."""
 
@@ -107,6 +110,16 @@ class Relays:
             self._load(relay, model, location)
         await _all(relay.loaded[model] for relay in list(self._running.values()))
 
+    async def rehearse(self, backend: str, row: Row) -> None:
+        """Have every process rehearse with a backend, and wait for it."""
+        number = next(self._numbers)
+        asked = list(self._running.values())
+        document = ROW.dump_python(row, mode="json")
+        answers = [relay.ask("rehearse", number, backend, document) for relay in asked]
+        await _all(answers, within=REHEARSED_WITHIN)
+        for relay in asked:
+            del relay.awaited[number]
+
     def publish(self, backend: str) -> None:
         """Tell everyone of a backend's new row in the directory."""
         for relay in self._running.values():
@@ -122,12 +135,10 @@ class Relays:
         """Collect everyone's records, as far as they come in time; kill who is silent for long."""
         number = next(self._numbers)
         asked = list(self._running.values())
+        answers = [relay.ask("flush", number) for relay in asked]
+        await _all(answers, within=self._pace.timeout)
         for relay in asked:
-            relay.flushed[number] = asyncio.Event()
-            relay.link.send("flush", number)
-        await _all((relay.flushed[number] for relay in asked), within=self._pace.timeout)
-        for relay in asked:
-            answered = relay.flushed.pop(number).is_set() or not relay.has_spoken
+            answered = relay.awaited.pop(number).is_set() or not relay.has_spoken
             relay.silences = 0 if answered else relay.silences + 1
             if relay.silences == self._pace.silences:
                 log.error("relay process %s hangs and is killed", relay.name)
@@ -222,12 +233,13 @@ class Relays:
                 self._tasks.spawn(f"tell-{what}", self._tell(relay, number, what))
             case ["flushed", number, metrics, report]:
                 self._collect(relay.name, metrics, report)
-                if (event := relay.flushed.get(number)) is not None:
-                    event.set()
+                relay.has_answered(number)
             case ["loaded", model, problem]:
                 if problem is not None:
                     log.error("relay process %s has no tokenizer: %s", relay.name, problem)
                 relay.loaded[model].set()
+            case ["rehearsed", number]:
+                relay.has_answered(number)
             case ["listening"]:
                 relay.listening.set()
             case ["drained", metrics, report]:
