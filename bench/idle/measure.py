@@ -68,7 +68,7 @@ async def measure(idle: Idle, engines: Mapping[str, Engine], folder: Path) -> Re
     summary["cooling_over_warm"] = round(
         median(found["cooling"][longest]) / median(found["warm"][longest]), 2
     )
-    summary["keep_warm_prompt_tokens"] = tokens["warm"] - tokens["cooling"]
+    summary["keep_warm_prompt_tokens"] = tokens["warm"]
     detail: dict[str, Any] = {
         way: {f"{seconds:g}": [round(t, 5) for t in times] for seconds, times in each.items()}
         for way, each in found.items()
@@ -77,6 +77,7 @@ async def measure(idle: Idle, engines: Mapping[str, Engine], folder: Path) -> Re
 
 
 async def _way(idle: Idle, way: str, engine: Engine, place: Path) -> tuple[Found, float]:
+    """Also what keeping the engine warm has cost since it was ready, in prompt tokens."""
     keep = idle.keep_after if way == "warm" else NEVER
     settings = {"workers": 1, "warm": {"requests": 4, "keep_warm_after": keep}}
     found: Found = {seconds: [] for seconds in idle.idles}
@@ -86,10 +87,11 @@ async def _way(idle: Idle, way: str, engine: Engine, place: Path) -> tuple[Found
         client = Client(BackendSpec(way, spec.url if way == "direct" else stack.url))
         for _ in range(5):
             await first_token(client, idle.model, WORDS)
+        before = await stack.metric("forebay_warm_prompt_tokens_total")
         for _ in range(idle.rounds):
             for seconds in idle.idles:
                 await asyncio.sleep(seconds)
                 found[seconds].append(await first_token(client, idle.model, WORDS))
         await client.close()
-        tokens = await stack.metric("forebay_warm_prompt_tokens_total")
-    return found, tokens
+        spent = await stack.metric("forebay_warm_prompt_tokens_total") - before
+    return found, spent
