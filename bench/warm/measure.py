@@ -41,11 +41,13 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds to the first token; tokens are what the warm-up had the engine prefill."""
+    """Seconds to the first token: `floor` and `gated_later` of later requests, directly and through
+    the gateway. Tokens are what the warm-up had the engine prefill."""
 
     cold: float
     floor: float
     gated: float
+    gated_later: float
     until_ready: float
     warm_up_tokens: float
 
@@ -65,13 +67,14 @@ async def measure(engine: Engine, rounds: int, folder: Path) -> Report:
             "cold_over_gated": round(cold / gated, 2),
             "cold_ms": round(cold * 1e3, 1),
             "gated_ms": round(gated * 1e3, 1),
+            "gated_later_ms": round(median(each.gated_later for each in done) * 1e3, 1),
             "warm_floor_ms": round(median(each.floor for each in done) * 1e3, 1),
             "warm_up_prompt_tokens": median(each.warm_up_tokens for each in done),
             "rounds": rounds,
         },
         detail={
             name: [round(getattr(each, name), 4) for each in done]
-            for name in ("cold", "floor", "gated", "until_ready")
+            for name in ("cold", "floor", "gated", "gated_later", "until_ready")
         },
     )
 
@@ -82,10 +85,7 @@ async def _cold(engine: Engine, place: Path) -> tuple[float, float]:
         url = await _start(started, engine, http)
         async with _client(url) as client:
             cold = await first_token(client, engine.model, WORDS)
-            for _ in range(WARM_AFTER):
-                await first_token(client, engine.model, WORDS)
-            later = [await first_token(client, engine.model, WORDS) for _ in range(5)]
-    return cold, median(later)
+            return cold, await _later(client, engine)
 
 
 async def _gated(engine: Engine, place: Path, cold: float, floor: float) -> Round:
@@ -105,7 +105,15 @@ async def _gated(engine: Engine, place: Path, cold: float, floor: float) -> Roun
         tokens = await _warm_up_tokens(http, url)
         async with _client(url) as client:
             gated = await first_token(client, engine.model, WORDS)
-    return Round(cold, floor, gated, until_ready, tokens)
+            later = await _later(client, engine)
+    return Round(cold, floor, gated, later, until_ready, tokens)
+
+
+async def _later(client: Client, engine: Engine) -> float:
+    """What a request takes after a few more."""
+    for _ in range(WARM_AFTER):
+        await first_token(client, engine.model, WORDS)
+    return median([await first_token(client, engine.model, WORDS) for _ in range(5)])
 
 
 @asynccontextmanager

@@ -16,5 +16,6 @@ async def test_the_first_request_behind_the_gate_does_not_pay_for_the_start(tmp_
     assert found["cold_ms"] >= COLD_MS
     assert found["cold_over_gated"] >= 3
     assert found["gated_ms"] < COLD_MS / 3
+    assert 0 < found["gated_later_ms"] < COLD_MS / 3
     assert found["warm_floor_ms"] < COLD_MS / 3
     assert found["warm_up_prompt_tokens"] > 1000
