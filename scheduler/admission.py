@@ -19,18 +19,22 @@ from scheduler.queues import Queued
 _LOAD_VALID = 10.0
 # Before this many seconds of traffic nobody knows how many short prompts come: expect them.
 _NEWS = 10.0
+# An engine's processes that a prompt passes through: with fewer prompts before it one would idle.
+_STAGES = 3
 
 
 @dataclass(slots=True, eq=False)
 class Offer:
     """What a backend with a free slot could do for a ticket. Times are seconds from now.
 
-    `lasting` is what having the prompt in this cache too is worth to those that come later.
+    `tokens` it would compute, `cached` ones it has. `lasting` is what having the prompt in this
+    cache too is worth to those that come later.
     Not frozen: each decision makes one per backend, and a frozen one takes four times as long.
     """
 
     member: Member
     tokens: int
+    cached: int
     wait: float
     ttft: float
     lasting: float = 0.0
@@ -64,7 +68,7 @@ class Admission:
             return self.lateness(offer, pool)
         if (stale := self._kv_full(offer.member, shared.now)) > 0.0:
             return stale
-        late = offer.wait - self._lead(offer.member)
+        late = offer.wait - self._lead(offer)
         if late > 0.0:
             return late
         if offer.tokens <= self._hold.step_tokens or offer.member not in shared.members:
@@ -79,18 +83,24 @@ class Admission:
 
     def busy(self, offer: Offer) -> bool:
         """Whether the offer's backend has too much before it."""
-        return offer.wait > self._lead(offer.member)
+        return offer.wait > self._lead(offer)
 
-    def _lead(self, member: Member) -> float:
+    def _lead(self, offer: Offer) -> float:
         """How long before it is free a backend is sent more of a larger class, in seconds.
 
         An engine takes new prompts between two steps only: what comes a step too late leaves it
         half idle for one, and while it decodes a step lasts as long as the gap between tokens.
+        Of prompts that are cached, and take long all the same, no step is filled: they pass through
+        its front, its core and its worker, one in each.
         """
-        hold = self._hold
+        hold, member = self._hold, offer.member
         if member.blocking:
             return max(hold.ahead, member.pace.itl)
-        return max(hold.ahead, member.cost.seconds(hold.step_tokens))
+        cost = member.cost
+        reading = offer.cached * cost.per_cached
+        if reading > hold.ahead and reading > offer.tokens * cost.per_token:
+            return cost.base + _STAGES * cost.share(offer.tokens, offer.cached)
+        return max(hold.ahead, cost.seconds(hold.step_tokens))
 
     def _held(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:
         """Hold a long prompt until short ones will have an opening, or it has waited enough."""
@@ -157,7 +167,8 @@ class Openings:
             self._look()
         others = self._second if offer.member is self._soonest else self._first
         chunk = offer.member.backend.long_chunk
-        own = offer.wait + min(offer.tokens, chunk or offer.tokens) * offer.member.cost.per_token
+        near = min(offer.tokens, chunk or offer.tokens)
+        own = offer.wait + offer.member.cost.share(near, offer.cached)
         return min(others, own)
 
     def _look(self) -> None:

@@ -16,6 +16,8 @@ def check(books: Books) -> None:
         assert member.prefill_backlog == backlog, "a backlog has drifted"
         assert 0 <= member.near_backlog <= backlog, "a near backlog has drifted"
         assert bool(member.near_backlog) == bool(backlog), "a near backlog has drifted"
+        cached = sum(f.cached for f in flights if f.prefilling)
+        assert member.cached_backlog == cached, "a backlog of cached tokens has drifted"
         assert member.blocking == sum(f.prefilling and f.blocking for f in flights)
         assert sum(member.by_class.values()) == len(flights), "a class count has drifted"
         assert flights or not member.removed, "a removed backend without streams lingers"

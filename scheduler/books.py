@@ -83,12 +83,15 @@ class Books:
     def launch(self, ticket: Ticket, pool: Pool, offer: Offer, now: float) -> None:
         """Enter a ticket that waits no more into a backend's ledger."""
         member = offer.member
-        settings, tokens = self.settings, offer.tokens
+        settings, tokens, cost = self.settings, offer.tokens, member.cost
         blocking = tokens > settings.hold.step_tokens
         bursty = tokens > settings.burst.prompt_tokens
+        lengthy = offer.cached * cost.per_cached > settings.hold.ahead
         # Without what an engine takes beside the prefill: when that grows, tokens come late.
-        expected = now + (member.prefill_backlog + tokens) * member.cost.per_token
-        flight = Flight(ticket, pool.name, member, now, tokens, blocking, bursty, expected)
+        read = member.cached_backlog + offer.cached
+        expected = now + cost.share(member.prefill_backlog + tokens, read)
+        prefill = (tokens, offer.cached, blocking, bursty, lengthy, expected)
+        flight = Flight(ticket, pool.name, member, now, *prefill)
         self.flights[ticket.id] = flight
         member.open(flight)
         if member.full:
@@ -149,7 +152,11 @@ class Books:
 
     def _prefilled(self, flight: Flight) -> None:
         """A prefill is over: that matters to who waits for a backend to get through its own."""
-        if self.waiting and self.fleet.vacant and (flight.blocking or flight.member.idle):
+        if (
+            self.waiting
+            and self.fleet.vacant
+            and (flight.blocking or flight.lengthy or flight.member.idle)
+        ):
             self.stirred = True
             for pool in self.pools.ordered:
                 if not pool.needs_slot:
@@ -206,4 +213,5 @@ class Books:
     def _fastest(self, ticket: Ticket, pool: Pool, work: int) -> float:
         """Seconds that the prompt's prefill takes on the best backend, if that were idle."""
         members = self.fleet.candidates(pool.name, ticket.model, ticket.avoid)
-        return min((m.cost.seconds(work) for m in members), default=0.0)
+        cached = ticket.prompt_tokens - work
+        return min((m.cost.seconds(work, cached) for m in members), default=0.0)

@@ -9,6 +9,9 @@ from math import exp
 _MEMORY = 60.0
 # First tokens that come within this time came out of one engine step: one sample.
 _SAME_STEP = 0.002
+# And those of cached prompts within this share of the first one's time: the engine's front hands
+# them out one by one, each with some work.
+_SAME_SHARE = 0.5
 # Amounts that come within this time are of one age.
 _GRAIN = 0.01
 # How much faster than its seed an engine is believed to be; a cached prompt can look infinite.
@@ -16,50 +19,114 @@ _MAX_SPEEDUP = 100.0
 # How many samples of a prompt this long the seed is worth.
 _SEED_SAMPLES = 2.0
 _SEED_TOKENS = 512.0
+_SEED_CACHED = 2048.0
 
 
 class PrefillCost:
-    """The time of a prefill as `base + per_token * tokens`, in seconds.
+    """The time of a prefill as `base + per_token * tokens + per_cached * cached`, in seconds.
 
-    Least squares over (tokens, seconds) samples, with the slope drawn to its seed by a ridge
-    term, so that traffic of one prompt length (no spread, no slope) leaves the seed in force
-    and fits the base alone.
+    `tokens` are computed; `cached` ones the engine has, but has to take in, look up and attend to.
+    Least squares over samples of (tokens, cached, seconds), with the first slope drawn to its seed
+    by a ridge term and the other to 0, so that traffic of one prompt length (no spread, no slope)
+    leaves them there and fits the base alone.
     """
 
-    __slots__ = ("_at", "_pending", "_seed", "_sums", "base", "per_token")
+    __slots__ = (
+        "_at",
+        "_cached_sums",
+        "_first",
+        "_pending",
+        "_seed",
+        "_sums",
+        "base",
+        "per_cached",
+        "per_token",
+    )
 
     def __init__(self, rate: float) -> None:
         self._seed = 1.0 / rate
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
-        self._pending: tuple[float, float] | None = None
+        self._cached_sums = (0.0, 0.0, 0.0, 0.0)
+        self._pending: tuple[float, float, float] | None = None
         self._at = 0.0
+        self._first = 0.0
         self.base = 0.0
         self.per_token = self._seed
+        self.per_cached = 0.0
 
-    def seconds(self, tokens: int) -> float:
-        return self.base + tokens * self.per_token
+    def seconds(self, tokens: float, cached: float = 0) -> float:
+        return self.base + tokens * self.per_token + cached * self.per_cached
 
-    def add(self, tokens: int, seconds: float, now: float) -> None:
+    def share(self, tokens: int, cached: int) -> float:
+        """The same of a prompt that the engine reads beside others."""
+        return tokens * self.per_token + cached * self.per_cached
+
+    def add(self, tokens: int, seconds: float, now: float, cached: int = 0) -> None:
         """A prompt's first token came `seconds` after the backend could begin with it."""
-        if self._pending is not None and now - self._at < _SAME_STEP:
-            self._pending = (self._pending[0] + tokens, self._pending[1] + seconds)
+        if self._pending is not None and now - self._at < self._same_step(cached):
+            x, z, y = self._pending
+            self._pending = (x + tokens, z + cached, y + seconds)
             return
         if self._pending is not None:
             self._learn(*self._pending, keep=exp((self._at - now) / _MEMORY))
-        self._pending = (tokens, seconds)
-        self._at = now
+        self._pending = (tokens, cached, seconds)
+        self._at, self._first = now, seconds
 
-    def _learn(self, tokens: float, seconds: float, keep: float) -> None:
+    def _same_step(self, cached: int) -> float:
+        """How long after a first token another one still comes out of the same step."""
+        return max(_SAME_STEP, _SAME_SHARE * self._first) if cached else _SAME_STEP
+
+    def _learn(self, tokens: float, cached: float, seconds: float, keep: float) -> None:
         n, x, y, xx, xy = self._sums
         n, x, y = n + 1.0, x + tokens, y + seconds
         xx, xy = xx + tokens * tokens, xy + tokens * seconds
-        ridge = _SEED_SAMPLES * _SEED_TOKENS * _SEED_TOKENS
-        slope = (xy - x * y / n + ridge * self._seed) / (xx - x * x / n + ridge)
-        base = (y - slope * x) / n
-        if base < 0.0 or slope <= 0.0:
-            base, slope = 0.0, y / x
-        self.base, self.per_token = base, max(slope, self._seed / _MAX_SPEEDUP)
         self._sums = (n * keep, x * keep, y * keep, xx * keep, xy * keep)
+        ridge = _SEED_SAMPLES * _SEED_TOKENS * _SEED_TOKENS
+        spread, along = xx - x * x / n + ridge, xy - x * y / n + ridge * self._seed
+        slope, slope_cached, z = along / spread, 0.0, self._cached_sums[0] + cached
+        if z:
+            _, zz, xz, zy = self._cached_sums
+            zz, xz, zy = zz + cached * cached, xz + tokens * cached, zy + cached * seconds
+            self._cached_sums = (z * keep, zz * keep, xz * keep, zy * keep)
+            both, along_cached = xz - x * z / n, zy - z * y / n
+            spread_cached = zz - z * z / n + _SEED_SAMPLES * _SEED_CACHED * _SEED_CACHED
+            normal = (spread, along, both, spread_cached, along_cached)
+            slope, slope_cached = _two_slopes(normal, self._seed / _MAX_SPEEDUP)
+        self._accept(slope, slope_cached, (n, x, z, y))
+
+    def _accept(
+        self, slope: float, slope_cached: float, sums: tuple[float, float, float, float]
+    ) -> None:
+        """Take the slopes over, and the base that goes with them."""
+        n, x, z, y = sums
+        base = (y - slope * x - slope_cached * z) / n
+        if base < 0.0 or slope <= 0.0:
+            # All of the time is the tokens'; a cached one's share of it stays what it is.
+            part = slope_cached / slope if slope > 0.0 else 0.0
+            base, slope = 0.0, y / (x + part * z)
+            slope_cached = part * slope
+        self.base, self.per_cached = base, slope_cached
+        self.per_token = max(slope, self._seed / _MAX_SPEEDUP)
+
+
+def _two_slopes(
+    normal: tuple[float, float, float, float, float], least: float
+) -> tuple[float, float]:
+    """The price of a computed token, `least` or more, and of a cached one: between 0 and that.
+
+    `normal` are the two equations of the least squares; where their solution is not such a pair,
+    what is nearest to the samples with one price for both, or none for the cached.
+    """
+    spread, along, both, spread_cached, along_cached = normal
+    slope = along / spread
+    # What the computed tokens leave unexplained, by what of the cached does not come with them.
+    rest = along_cached - both * slope
+    slope_cached = max(rest / (spread_cached - both * both / spread), 0.0)
+    slope -= slope_cached * both / spread
+    if slope_cached > slope:
+        slope_cached = (along + along_cached) / (spread + 2.0 * both + spread_cached)
+        slope = slope_cached = max(slope_cached, least)
+    return slope, slope_cached
 
 
 class DecodePace:

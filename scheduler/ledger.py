@@ -19,8 +19,9 @@ _DOUBT = 0.05
 class Flight:
     """A dispatched ticket, from dispatch to the end of its stream.
 
-    `tokens` is what the backend is expected to compute of the prompt (less a cached prefix);
-    `blocking` says that these are more than one engine step, `bursty` that they count as a burst.
+    `tokens` is what the backend is expected to compute of the prompt, `cached` what it holds of it;
+    `blocking` says that the former are more than one engine step, `bursty` that they count as a
+    burst, and `lengthy` that the latter alone take so long that others wait for them.
     `expected` is when its first token would come if its prefill, and those before it, were all
     that takes time; `seen` is when a token last came, and `answer` how many had come by then.
     """
@@ -30,8 +31,10 @@ class Flight:
     member: "Member"
     dispatched: float
     tokens: int
+    cached: int = 0
     blocking: bool = False
     bursty: bool = False
+    lengthy: bool = False
     expected: float = 0.0
     prefilling: bool = True
     seen: float = 0.0
@@ -57,6 +60,7 @@ class Member:
         "backend",
         "blocking",
         "by_class",
+        "cached_backlog",
         "cost",
         "flights",
         "late",
@@ -78,6 +82,7 @@ class Member:
         self.by_class: dict[str, int] = {}
         self.prefill_backlog = 0
         self.near_backlog = 0
+        self.cached_backlog = 0
         self.blocking = 0
         self.limit = AdaptiveLimit(limits, backend.limit)
         self.load: Load | None = None
@@ -135,35 +140,38 @@ class Member:
         chunk, cost = self.backend.long_chunk, self.cost
         if 0 < tokens <= chunk:
             # It joins the next step beside one chunk of each long prompt.
-            return self.near_backlog * cost.per_token
-        left, doubted = self._free_at - now, _DOUBT * cost.seconds(self.prefill_backlog)
+            return self.near_backlog * cost.per_token + self.cached_backlog * cost.per_cached
+        left = self._free_at - now
+        doubted = _DOUBT * cost.seconds(self.prefill_backlog, self.cached_backlog)
         return left if left > doubted else doubted
 
     def open(self, flight: Flight) -> None:
         ticket_id, name, tokens = flight.ticket.id, flight.service_class, flight.tokens
         now, cost, chunk = flight.dispatched, self.cost, self.backend.long_chunk
         if self._prefilling:
-            begins = max(self._free_at, now + _DOUBT * cost.seconds(self.prefill_backlog))
-            self._free_at = begins + tokens * cost.per_token
+            doubted = _DOUBT * cost.seconds(self.prefill_backlog, self.cached_backlog)
+            self._free_at = max(self._free_at, now + doubted)
         else:
             self._busy_since = now
-            self._free_at = now + cost.base + tokens * cost.per_token
+            self._free_at = now + cost.base
+        self._free_at += cost.share(tokens, flight.cached)
         self.flights[ticket_id] = flight
         self.by_class[name] = self.by_class.get(name, 0) + 1
         self._prefilling[ticket_id] = tokens
         self.prefill_backlog += tokens
         self.near_backlog += _near(tokens, chunk) if chunk else tokens
+        self.cached_backlog += flight.cached
         self.blocking += flight.blocking
 
     def first_token(self, flight: Flight, now: float) -> None:
         """The flight, until now in its prefill, is through; learn from how long that took."""
         flight.seen = now
         if self._heads(flight):
-            self.cost.add(flight.tokens, now - self._busy_since, now)
+            self.cost.add(flight.tokens, now - self._busy_since, now, flight.cached)
             self._behind_head(flight, now)
         else:
             # It overtook the head: the time it took was not spent on the head.
-            spent = flight.tokens * self.cost.per_token
+            spent = self.cost.share(flight.tokens, flight.cached)
             self._busy_since = min(now, self._busy_since + spent)
             self._prefilled(flight)
 
@@ -172,7 +180,7 @@ class Member:
         if flight.prefilling and self._heads(flight):
             self._behind_head(flight, now)
         elif flight.prefilling:
-            self._free_at -= flight.tokens * self.cost.per_token
+            self._free_at -= self.cost.share(flight.tokens, flight.cached)
             self._prefilled(flight)
         del self.flights[flight.ticket.id]
         self.by_class[flight.service_class] -= 1
@@ -185,7 +193,7 @@ class Member:
         self._prefilled(flight)
         self._busy_since = self._free_at = now
         if self._prefilling:
-            self._free_at += self.cost.seconds(self.prefill_backlog)
+            self._free_at += self.cost.seconds(self.prefill_backlog, self.cached_backlog)
 
     def _prefilled(self, flight: Flight) -> None:
         tokens, chunk = flight.tokens, self.backend.long_chunk
@@ -193,6 +201,7 @@ class Member:
         del self._prefilling[flight.ticket.id]
         self.prefill_backlog -= tokens
         self.near_backlog -= _near(tokens, chunk) if chunk else tokens
+        self.cached_backlog -= flight.cached
         self.blocking -= flight.blocking
 
 

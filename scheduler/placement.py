@@ -32,9 +32,9 @@ def offers(
         held = cached.get(member.backend.name, 0) if cached else 0
         tokens = prompt - held
         wait = member.wait(tokens, now)
-        ttft = wait + cost.base + tokens * cost.per_token
+        ttft = wait + cost.base + tokens * cost.per_token + held * cost.per_cached
         lasting = _LASTING * (most - held) * cost.per_token
-        made.append(Offer(member, tokens, wait, ttft, lasting))
+        made.append(Offer(member, tokens, held, wait, ttft, lasting))
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.__main__ import app
-from bench.engine import SERIAL
+from bench.engine import SERIAL, EngineSpec
 from bench.figures import in_milliseconds, percentile
 from bench.policies import forebay, today
 from bench.scenarios import burst, cached, headline, hol
@@ -85,7 +85,7 @@ GOLDEN = {
     _one_engine: "16ee40ebb7b1f1b3",
     _wave: "f26ef611fb5404d4",
     _tenants: "3c2f980df593031b",
-    _prefixes: "945747ca810f14a1",
+    _prefixes: "b93b48a8975ab3fe",
 }
 
 
@@ -129,6 +129,27 @@ def test_clients_that_repeat_long_prompts_do_not_queue_behind_each_other() -> No
     waits = [(o.dispatched or inf) - o.job.at for o in outcomes]
     assert len(waits) > 1000
     assert percentile(waits, 0.9) == 0.0
+
+
+def _repeated(settings: Settings, spec: EngineSpec) -> float:
+    """Mean TTFT of 16 clients that send the same long prompt again and again to one engine."""
+    first = Job(0.0, 7944, 8, prefix=tuple(range(31)))
+    jobs = [first, *(replace(first, at=5.0, tenant=str(number)) for number in range(16))]
+
+    def again(outcome: Outcome) -> Job | None:
+        at = outcome.ended or inf
+        return replace(outcome.job, at=at) if 5.0 < at < 25.0 else None
+
+    outcomes = Simulation(settings, {"engine": spec}).run(jobs, then=again)
+    return in_milliseconds([o for o in outcomes if o.job.at >= 10.0])["mean"]
+
+
+def test_cached_prompts_wait_for_each_other_only_where_an_engine_reads_them_one_by_one() -> None:
+    ours, theirs = cached.policies()["forebay"], today(Placement.LEAST_REQUESTS)
+    reading = EngineSpec(step_base=0.001, attention=3.9e-7, block_tokens=256)
+    assert _repeated(ours, reading) < 0.9 * _repeated(theirs, reading)
+    batching = EngineSpec(step_base=0.02, attention=1e-12, block_tokens=256)
+    assert _repeated(ours, batching) <= 1.01 * _repeated(theirs, batching)
 
 
 def test_clients_that_repeat_their_prompts_do_not_crowd_on_one_engine() -> None:

@@ -103,6 +103,7 @@ MUTANTS = {
 
 POLICIES = "test_policies"
 FAIRNESS = "test_fairness"
+CACHED = "test_cached_prompts"
 NAMED = {
     "cached tokens count for a burst": (
         ("core.py", "if work > books", "if ticket.prompt_tokens > books"),
@@ -113,8 +114,45 @@ NAMED = {
         (POLICIES, "test_long_prompts_that_are_cached_are_no_burst_and_are_not_held"),
     ),
     "cached tokens count for whether there is time": (
-        ("books.py", "m.cost.seconds(work)", "m.cost.seconds(ticket.prompt_tokens)"),
+        ("books.py", "m.cost.seconds(work, cached)", "m.cost.seconds(ticket.prompt_tokens)"),
         (POLICIES, "test_what_is_cached_counts_for_whether_an_answer_can_come_in_time"),
+    ),
+    "a cached prompt is late for those before it": (
+        ("books.py", "read = member.cached_backlog + offer.cached", "read = 0"),
+        (
+            CACHED,
+            "test_first_tokens_of_cached_prompts_are_not_late_for_what_was_before_them",
+        ),
+    ),
+    "cached prompts do not wait for each other": (
+        ("ledger.py", "self._free_at += cost.share(tokens, flight.cached)", "pass"),
+        (
+            CACHED,
+            "test_an_engine_that_reads_cached_prompts_one_by_one_has_at_most_four_of_them",
+        ),
+    ),
+    "a full step of cached prompts is sent ahead": (
+        ("admission.py", "if reading > hold.ahead", "if False"),
+        (
+            CACHED,
+            "test_an_engine_that_reads_cached_prompts_one_by_one_has_at_most_four_of_them",
+        ),
+    ),
+    "a cached backlog is given back as a whole": (
+        ("ledger.py", "self.cached_backlog -= flight.cached", "self.cached_backlog = 0"),
+        (CACHED, "test_the_next_cached_prompt_goes_when_a_first_token_has_come"),
+    ),
+    "a cached prompt's first token wakes nobody": (
+        ("books.py", " or flight.lengthy", ""),
+        (CACHED, "test_the_next_cached_prompt_goes_when_a_first_token_has_come"),
+    ),
+    "reading takes no time from who is in a hurry": (
+        ("books.py", "m.cost.seconds(work, cached)", "m.cost.seconds(work)"),
+        (CACHED, "test_an_answer_that_cannot_come_in_time_for_its_reading_expires"),
+    ),
+    "first tokens that are handed out one by one are a step each": (
+        ("estimate.py", "_SAME_SHARE = 0.5", "_SAME_SHARE = 0.0"),
+        (CACHED, "test_the_price_of_a_cached_token_shows_in_prompts_that_share_a_step"),
     ),
     "a second place in a cache is worth nothing": (
         ("placement.py", "_LASTING = 0.4", "_LASTING = 0.0"),
@@ -152,7 +190,7 @@ NAMED = {
         (POLICIES, "test_first_tokens_that_come_late_halve_the_backends_own_limit"),
     ),
     "a long prefill counts as late": (
-        ("books.py", "(member.prefill_backlog + tokens) * member.cost.per_token", "0.0"),
+        ("books.py", "cost.share(member.prefill_backlog + tokens, read)", "0.0"),
         (POLICIES, "test_a_long_prefill_is_not_late"),
     ),
     "a report of tokens counts from the start": (

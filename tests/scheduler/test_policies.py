@@ -676,7 +676,7 @@ def test_in_a_big_pool_a_cached_prefix_is_found_outside_the_part_looked_at() -> 
     play(0.1, FirstToken("t0"))
     for n in range(1, 20):
         assert play.arrive(n, f"t{n}", 1000, prefix=prefix) == home
-        play(n + 0.5, FirstToken(f"t{n}"))
+        play(n + 0.01, FirstToken(f"t{n}"))
 
 
 # --- estimates ----------------------------------------------------------------------------------

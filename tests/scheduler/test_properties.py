@@ -44,6 +44,7 @@ class AnyOrder(RuleBasedStateMachine):
         model=st.sampled_from(["m", "m", "m", "n", "unknown"]),
         avoid=st.frozensets(st.sampled_from(NAMES), max_size=2),
         patience=st.one_of(st.none(), st.floats(0.0, 10.0)),
+        prefix=st.sampled_from([(), (), (1, 2), (1, 2, 3), (4,)]),
     )
     def arrive(self, patience: float | None, **fields: object) -> None:
         deadline = None if patience is None else self.world.now + patience
