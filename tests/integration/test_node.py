@@ -61,7 +61,7 @@ async def running_node(cache_dir: Path, **settings: Any) -> AsyncIterator[Runnin
         "tokenizer": {"cache_dir": cache_dir, "channel": "ids"},
         "warm": {"requests": 2},
     }
-    pace = Pace(interval=0.1, timeout=0.5, silences=2)
+    pace = Pace(interval=0.1, timeout=1.0, silences=3)
     node = Node(Config.model_validate(own | settings), 2, pace)
     one_each = aiohttp.TCPConnector(force_close=True, limit=0)
     async with aiohttp.ClientSession(connector=one_each) as session:
