@@ -21,6 +21,8 @@ _LOAD_VALID = 10.0
 _NEWS = 10.0
 # An engine's processes that a prompt passes through: with fewer prompts before it one would idle.
 _STAGES = 3
+# Seconds of reading before a prompt that are not worth holding it for.
+_WORTH = 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +101,7 @@ class Admission:
         cost = member.cost
         reading = offer.cached * cost.per_cached
         if reading > hold.ahead and reading > offer.tokens * cost.per_token:
-            return cost.base + _STAGES * cost.share(offer.tokens, offer.cached)
+            return max(_WORTH, cost.base + _STAGES * cost.share(offer.tokens, offer.cached))
         return max(hold.ahead, cost.seconds(hold.step_tokens))
 
     def _held(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:

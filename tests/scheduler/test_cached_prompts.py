@@ -114,3 +114,10 @@ def test_an_answer_that_cannot_come_in_time_for_its_reading_expires() -> None:
         _cached(play, 20.0, f"t{number}")
     play.arrive(20.0, "hurried", _PROMPT, prefix=_BLOCKS, answer_by=20.6)
     assert play.s.next_wakeup() == pytest.approx(20.1, abs=0.03)
+
+
+def test_little_to_read_is_not_worth_holding_a_prompt_for() -> None:
+    play = _taught(each=0.0222)
+    sent = [_cached(play, 20.0, f"t{number}") for number in range(16)]
+    # A tenth of a second is 10 ms and four of them: five go before it is full.
+    assert sent == ["b"] * 5 + [None] * 11

@@ -142,6 +142,10 @@ NAMED = {
         ("ledger.py", "self.cached_backlog -= flight.cached", "self.cached_backlog = 0"),
         (CACHED, "test_the_next_cached_prompt_goes_when_a_first_token_has_come"),
     ),
+    "little to read is held for": (
+        ("admission.py", "_WORTH = 0.1", "_WORTH = 0.0"),
+        (CACHED, "test_little_to_read_is_not_worth_holding_a_prompt_for"),
+    ),
     "a cached prompt's first token wakes nobody": (
         ("books.py", " or flight.lengthy", ""),
         (CACHED, "test_the_next_cached_prompt_goes_when_a_first_token_has_come"),
