@@ -90,8 +90,18 @@ class Books:
         # Without what an engine takes beside the prefill: when that grows, tokens come late.
         read = member.cached_backlog + offer.cached
         expected = now + cost.share(member.prefill_backlog + tokens, read)
-        prefill = (tokens, offer.cached, blocking, bursty, lengthy, expected)
-        flight = Flight(ticket, pool.name, member, now, *prefill)
+        flight = Flight(
+            ticket,
+            pool.name,
+            member,
+            now,
+            tokens,
+            offer.cached,
+            blocking,
+            bursty,
+            lengthy,
+            expected,
+        )
         self.flights[ticket.id] = flight
         member.open(flight)
         if member.full:

@@ -98,7 +98,7 @@ class Scheduler:
         if books.waiting:
             if books.fleet.vacant:
                 self._dispatcher.pump(turn)
-            if turn.newcomer is not None:
+            if turn.newcomer is not None and not turn.newcomer.gone:
                 self._refuse_newcomer(turn.newcomer, turn)
             # Where no slot is free nothing but a deadline comes with time, and only a newcomer's
             # can be sooner than what was announced.
@@ -172,8 +172,6 @@ class Scheduler:
 
     def _refuse_newcomer(self, queued: Queued, turn: Turn) -> None:
         """Refuse a ticket that could not go at once if that makes its queue too long."""
-        if queued.gone:
-            return
         refusal = self._books.pools[queued.service_class].refusal(queued.ticket)
         if refusal is not None:
             self._reject_queued(queued, refusal, turn)

@@ -63,7 +63,8 @@ class PrefillCost:
 
     def add(self, tokens: int, seconds: float, now: float, cached: int = 0) -> None:
         """A prompt's first token came `seconds` after the backend could begin with it."""
-        if self._pending is not None and now - self._at < self._same_step(cached):
+        step = max(_SAME_STEP, _SAME_SHARE * self._first) if cached else _SAME_STEP
+        if self._pending is not None and now - self._at < step:
             x, z, y = self._pending
             self._pending = (x + tokens, z + cached, y + seconds)
             return
@@ -71,10 +72,6 @@ class PrefillCost:
             self._learn(*self._pending, keep=exp((self._at - now) / _MEMORY))
         self._pending = (tokens, cached, seconds)
         self._at, self._first = now, seconds
-
-    def _same_step(self, cached: int) -> float:
-        """How long after a first token another one still comes out of the same step."""
-        return max(_SAME_STEP, _SAME_SHARE * self._first) if cached else _SAME_STEP
 
     def _learn(self, tokens: float, cached: float, seconds: float, keep: float) -> None:
         n, x, y, xx, xy = self._sums

@@ -66,6 +66,14 @@ class LazyHeap(Generic[Item]):
             heapify(self._heap)
             self._ghosts = 0
 
+    def take_first(self) -> None:
+        """Take out the item that `first` has just said, marked as gone by now."""
+        line, heap = self._line, self._heap
+        if heap and (not line or heap[0] < line[0]):
+            heappop(heap)
+        else:
+            line.popleft()
+
     def none_before(self, key: float) -> bool:
         """Whether certainly no key is smaller; False also where only a ghost's is."""
         line, heap = self._line, self._heap

@@ -91,6 +91,10 @@ class Lane:
         """A ticket of the tenant is gone."""
         self._tenants[tenant].left()
 
+    def served(self, tenant: str) -> None:
+        """The ticket that `head` offered is gone."""
+        self._tenants[tenant].take_first()
+
     def head(self) -> "Head | None":
         """The ticket whose turn it is, or None when empty."""
         turns, finished = self._turns, self._clock.finish
@@ -224,12 +228,14 @@ class ClassQueue:
     def remove(self, queued: Queued) -> None:
         """Take a ticket out that will not be served: its tenant is not charged."""
         ticket = queued.ticket
-        self._take(queued, self._lanes[(ticket.model, ticket.avoid)])
+        self._take(queued)
+        self._lanes[(ticket.model, ticket.avoid)].left(ticket.tenant)
 
     def serve(self, head: Head) -> None:
         """Take the head out that `turns` offered, and charge its tenant."""
         ticket = head.queued.ticket
-        self._take(head.queued, head.lane)
+        self._take(head.queued)
+        head.lane.served(ticket.tenant)
         self._clock.charge(ticket.tenant, head.tag, ticket.prompt_tokens)
 
     def serve_at_once(self, ticket: Ticket) -> None:
@@ -238,11 +244,10 @@ class ClassQueue:
         tag = clock.tag(ticket.tenant, clock.virtual)
         clock.charge(ticket.tenant, tag, ticket.prompt_tokens)
 
-    def _take(self, queued: Queued, lane: Lane) -> None:
+    def _take(self, queued: Queued) -> None:
         ticket = queued.ticket
         queued.gone = True
         self._turns = None
-        lane.left(ticket.tenant)
         self.held.remove(ticket)
         if self.shares is not None:
             self.shares.remove(ticket)
