@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
 def _target(url: bytes) -> tuple[str, str]:
     """Its path and its query."""
     try:
-        parsed = httptools.parse_url(url)
+        parsed: Any = httptools.parse_url(url)  # its stubs do not say that parts may be missing
         return (parsed.path or b"").decode("latin-1"), (parsed.query or b"").decode("latin-1")
     except httptools.HttpParserInvalidURLError as error:
         raise ClientError(400, "the request's target is not a valid URL") from error

@@ -6,7 +6,7 @@ would cost a request more than all of its HTTP parsing.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 MAX_ROWS = 1_000
@@ -15,7 +15,7 @@ OVERFLOW = "other"
 
 Labels = tuple[str, ...]
 Exported = list[tuple[Labels, list[float]]]
-"""Rows as plain data: what orjson makes of it, `merge` takes back."""
+"""Rows as plain data: what orjson makes of it, where tuples are lists, `merge` takes back."""
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -44,7 +44,7 @@ class Series:
         self._rows = {} if self._labels else {(): self._empty.copy()}
         return moved
 
-    def merge(self, exported: Exported) -> None:
+    def merge(self, exported: Iterable[Sequence[Any]]) -> None:
         """Add what another process has counted."""
         for labels, numbers in exported:
             row = self._row(tuple(labels))

@@ -122,7 +122,7 @@ _HARMLESS: Final = frozenset(
         "safety_identifier",
     ]
 )
-_CHAT_HARMLESS: Final = _HARMLESS - _CHAT.keys() | frozenset(
+_CHAT_HARMLESS: Final = _HARMLESS - frozenset(_CHAT) | frozenset(
     [
         "tools",
         "tool_choice",

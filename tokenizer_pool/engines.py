@@ -5,7 +5,7 @@ model is decided by parity; templates are rendered elsewhere.
 """
 
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import fastokens
 import numpy
@@ -26,7 +26,7 @@ class EngineUnavailable(Exception):
 class EncodeEngine(Protocol):
     """One loaded tokenizer."""
 
-    name: str
+    name: ClassVar[str]
 
     def encode(self, text: str, *, special: bool) -> Ids:
         """The ids of `text`, with the tokenizer's own special tokens around when `special`."""
@@ -40,7 +40,7 @@ class EncodeEngine(Protocol):
 class ReferenceEncoder:
     """Hugging Face `tokenizers`: what vLLM runs by default, and the judge of the fast engine."""
 
-    name = "tokenizers"
+    name: ClassVar[str] = "tokenizers"
 
     def __init__(self, path: Path) -> None:
         """Raises EngineUnavailable when the file is not a tokenizer."""
@@ -72,7 +72,7 @@ class ReferenceEncoder:
 class FastEncoder:
     """`fastokens`: 50 to 100 times faster, exact where parity has proved it."""
 
-    name = "fastokens"
+    name: ClassVar[str] = "fastokens"
 
     def __init__(self, path: Path, *, cache_bytes: int = 0) -> None:
         """`cache_bytes` bounds its cache of the text between added tokens; 0 is no cache.

@@ -157,7 +157,7 @@ def _rest(
 ) -> dict[str, Any]:
     """Take out of `values` what must not be in them; returns what stands beside the prompt."""
     if not stripped.isdisjoint(values):
-        for name in stripped & values.keys():
+        for name in stripped.intersection(values):
             del values[name]
     if values.get("model", "") is None:
         del values["model"]

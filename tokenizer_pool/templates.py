@@ -8,7 +8,7 @@ serves a model is decided elsewhere (parity); messages are normalised elsewhere 
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 import jinja2
 import jinja2.ext
@@ -34,7 +34,7 @@ class TemplateRefused(Exception):
 class TemplateEngine(Protocol):
     """One compiled chat template."""
 
-    name: str
+    name: ClassVar[str]
 
     def render(self, context: Mapping[str, Any]) -> str:
         """The prompt; raises TemplateRefused."""
@@ -100,7 +100,7 @@ def template_wants_parts(source: str) -> bool:
 class ReferenceTemplate:
     """Jinja2 in its immutable sandbox: what vLLM runs, and slow."""
 
-    name = "jinja2"
+    name: ClassVar[str] = "jinja2"
 
     def __init__(self, source: str) -> None:
         """Raises TemplateRefused when the source is not a template."""
@@ -123,7 +123,7 @@ class ReferenceTemplate:
 class FastTemplate:
     """minijinja: the same language in Rust, with a bound on the work of one render."""
 
-    name = "minijinja"
+    name: ClassVar[str] = "minijinja"
 
     def __init__(self, source: str) -> None:
         """Raises TemplateRefused when minijinja cannot compile the source."""
