@@ -33,6 +33,9 @@ PARTS = 3
 PLAYED = 2000
 """Parts of the log that are played, the fullest, and requests of each."""
 
+ENOUGH = 100
+"""Requests that a part must have, beside a fuller one: the p99 of fewer is the slowest of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -70,8 +73,7 @@ def try_all(
     situation: Situation, spec: EngineSpec, parts: Sequence[Sequence[Seen]], pool: Executor
 ) -> Choice:
     """Play every candidate on the fullest parts."""
-    fullest = sorted(parts, key=len, reverse=True)[:PARTS]
-    played = [jobs_of(part)[:PLAYED] for part in fullest]
+    played = [jobs_of(part)[:PLAYED] for part in judged(parts)]
     runs = {
         bound: [pool.submit(stretches, situation, spec, bound, jobs) for jobs in played]
         for bound in candidates(situation)
@@ -80,6 +82,12 @@ def try_all(
     now = situation.smallest.max_prompt_tokens
     assert now is not None
     return choose(now, found)
+
+
+def judged(parts: Sequence[Sequence[Seen]]) -> list[Sequence[Seen]]:
+    """The fullest parts that have enough to judge by; the fullest one in any case."""
+    first, *others = sorted(parts, key=len, reverse=True)[:PARTS]
+    return [first, *(part for part in others if len(part) >= ENOUGH)]
 
 
 def choose(now: int, found: Mapping[int, Sequence[Sequence[float]]]) -> Choice:

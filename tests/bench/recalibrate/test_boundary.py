@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench.recalibrate.boundary import candidates, choose, jobs_of, stretches
+from bench.recalibrate.boundary import ENOUGH, candidates, choose, jobs_of, judged, stretches
 from bench.recalibrate.fleet import LIMIT, NoSituation, Situation, of_log, read
 from bench.traces import LOGGED_ANSWER
 from bench.workload import Job
@@ -42,6 +42,14 @@ def test_a_bound_must_be_clearly_better_and_worse_in_no_part(
 ) -> None:
     choice = choose(1000, {700: stretches_of_700, 1000: [[1.0], [1.0]]})
     assert (choice.now.bound, choice.best.bound) == (1000, best)
+
+
+def test_a_part_of_a_few_requests_has_no_say_beside_a_fuller_one() -> None:
+    seen = played(traffic(2 * ENOUGH, 4.0), [SPEC])
+    half, few = seen[:ENOUGH], seen[ENOUGH : 2 * ENOUGH - 1]
+    assert judged([few, half]) == [half]
+    assert judged([few]) == [few]
+    assert judged([few, seen, half]) == [seen, half]
 
 
 def test_of_two_that_are_worth_it_the_better_one_is_chosen() -> None:

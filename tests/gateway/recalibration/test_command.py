@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from bench.costs import read
 from bench.recalibrate.fleet import Situation, play
+from bench.recalibrate.log import SLOT
 from bench.workload import Job
 from gateway.cli import app
 from gateway.commands.recalibrate import logs as logs_of
@@ -30,7 +31,7 @@ BACKENDS = {
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """Two pools; the long one is crowded by prompts that the short one could take, were its bound
-    2,048 tokens. The last of them ended just now."""
+    2,048 tokens. They are of the last whole ten minutes, so that they are one part of the log."""
     fleet = Situation(
         (ClassSpec("short", 1024, ttft_target=0.6), ClassSpec("long")),
         {"short-0": (("short",), 64), "long-0": (("long",), 64)},
@@ -38,8 +39,8 @@ def log(tmp_path: Path) -> Path:
     sizes = [8000 if n % 16 == 15 else 1500 if n % 2 else 200 for n in range(500)]
     jobs = [Job(n * 0.12, size, 12) for n, size in enumerate(sizes)]
     requests = [logs.seen(outcome) for outcome in play(fleet, logs.SPEC, 1024, jobs)]
-    now = time.time() - max(one.ended for one in requests)
-    return logs.write(tmp_path / "requests.jsonl", requests, shifted=now)
+    shifted = (time.time() // SLOT - 1) * SLOT
+    return logs.write(tmp_path / "requests.jsonl", requests, shifted=shifted)
 
 
 def recalibrate(log: Path, *options: str) -> Result:
