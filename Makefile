@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PACKAGES := gateway tokenizer_pool scheduler backends bench
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-vllm test test-slow test-vllm check coverage bench-report format lock clean
+.PHONY: help venv run run-vllm test test-slow test-vllm check coverage bench-quick bench-report format lock clean
 
 help:  ## Show these commands
 	@grep -hE "^[a-z-]+:.*##" $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,10 @@ coverage: venv  ## The fast suite with branch coverage, and the floors it must k
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python -m coverage report --include='scheduler/*' --fail-under=100 --skip-covered
 
-bench-report: venv  ## Every measurement, an hour or two; ARGS=--quick for five minutes without a vLLM
+bench-quick: venv  ## Every measurement in brief, without a vLLM: does it run? Five minutes, no figures to keep
+	$(BIN)/python -m bench report --quick --out bench-report/quick $(ARGS)
+
+bench-report: venv  ## Every measurement, an hour or two, and its figures into docs/performance.md
 	$(BIN)/python -m bench report --real --page docs/performance.md $(ARGS)
 
 format: venv  ## Put the code into its one form

@@ -38,6 +38,8 @@ def report(
 
     With --only the results of earlier steps in the same directory stand. Exits 1 when one failed.
     """
+    if quick and page is not None:
+        raise typer.BadParameter("leave --page away: what is brief has no figures to keep")
     try:
         steps = chosen(quick=quick, real=real, only=only)
     except ValueError as error:

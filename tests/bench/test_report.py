@@ -135,10 +135,8 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text(f"{text.BEGIN}\n{text.END}\n")
-    flags = ["--quick", "--only", "selfcheck", "--page", str(page)]
+def test_the_report_in_brief_writes_results(tmp_path: Path):
+    flags = ["--quick", "--only", "selfcheck"]
     (tmp_path / "out").mkdir()
     before = Ended("prefix", ("prefix", "--rounds", "9"), 0, 1.0)
     earlier = {"detail": {"steps": [asdict(before)]}}
@@ -149,9 +147,19 @@ def test_the_report_in_brief_writes_results_and_a_page(tmp_path: Path):
     assert index["summary"]["failed"] == 0
     assert [step["name"] for step in index["detail"]["steps"]] == ["prefix", "selfcheck"]
     assert json.loads((tmp_path / "out" / "selfcheck.json").read_text())["summary"]
-    assert "µs CPU" in page.read_text()
-    assert "| `python -m bench selfcheck --rounds 1 " in page.read_text()
-    assert (tmp_path / "out" / "report.md").read_text().strip() in page.read_text()
+    said = (tmp_path / "out" / "report.md").read_text()
+    assert "µs CPU" in said
+    assert "| `python -m bench selfcheck --rounds 1 " in said
+
+
+def test_a_brief_report_is_written_into_no_page(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{text.BEGIN}\nfigures\n{text.END}\n")
+    before = page.read_text()
+    ended = CliRunner().invoke(app, ["report", "--quick", "--page", str(page)])
+    assert ended.exit_code == 2
+    assert "no figures to keep" in ended.output
+    assert page.read_text() == before
 
 
 def test_without_results_there_is_no_headline(tmp_path: Path):
