@@ -111,6 +111,7 @@ class Registration:
     def __init__(self, spec: BackendSpec, settings: RegistrySettings) -> None:
         self._key = PREFIX + spec.name
         self._settings = settings
+        self._told = asyncio.Event()
         self._document = orjson.dumps(
             {
                 "url": spec.url,
@@ -120,13 +121,19 @@ class Registration:
             }
         )
 
+    async def told(self) -> None:
+        """Return when `hold` has written it, or could not."""
+        await self._told.wait()
+
     async def hold(self) -> None:
         async with self._settings.connect() as redis:
             try:
                 while True:
                     await self._renew(redis)
+                    self._told.set()
                     await asyncio.sleep(self._settings.ttl / 3)
             finally:
+                self._told.clear()
                 await self._leave(redis)
 
     async def _renew(self, redis: "Redis") -> None:

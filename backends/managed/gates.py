@@ -86,6 +86,7 @@ class RegisteredGate:
         registration = self._registrations.get(name)
         if registration is not None:
             self._held[name] = self._spawn(f"registration-{name}", registration.hold())
+            await registration.told()
 
     async def enter_all(self) -> None:
         """Each as soon as it serves."""

@@ -77,6 +77,20 @@ async def test_a_registration_is_kept_while_it_is_held(redis: Redis) -> None:
         await answers.until()
 
 
+async def test_once_a_registration_is_told_it_can_be_found_and_without_redis_nobody_waits(
+    redis: Redis,
+) -> None:
+    for url, found in ((url_of(redis), 1), (f"redis://127.0.0.1:{free_port()}", 0)):
+        registration = Registration(BackendSpec("told", "http://h:1"), settings(url, ttl=5.0))
+        holding = start(registration.hold())
+        async with asyncio.timeout(20):
+            await registration.told()
+        assert redis.exists(PREFIX + "told") == found
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+    assert not redis.exists(PREFIX + "told")
+
+
 async def test_who_renews_no_more_is_gone_after_the_ttl(redis: Redis) -> None:
     redis.set(PREFIX + "a", json.dumps({"url": "http://h:1"}), px=200)
     async with following(RegistrySource(TEMPLATE, settings(url_of(redis)))) as answers:
