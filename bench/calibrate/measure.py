@@ -53,18 +53,24 @@ async def prefills(server: Server) -> list[Prefill]:
 
 
 async def decodes(server: Server) -> list[Decode]:
-    """Short prompts with long answers, so many at once: the gaps while all are decoded."""
+    """Short prompts with long answers, so many at once: what each token after the first adds.
+
+    By whole answers beside answers of one token: a busy server writes several tokens at once, and
+    vLLM sometimes all of an answer.
+    """
     found = []
     for running in server.running:
-        jobs = [Job(0.0, 64, DECODED) for _ in range(running)]
-        gaps: list[float] = []
+        took: dict[int, list[float]] = {1: [], DECODED: []}
         for repeat in range(server.repeats):
-            for sample in await _ask(server, jobs, concurrency=running, seed=10 + repeat):
-                # Not single gaps: a busy server writes several tokens at once.
-                gaps += [sample.tpot] if sample.tpot else []
-        if not gaps:
-            raise LoadFailed("the server did not stream its answers token by token")
-        found.append(Decode(running, 64 + DECODED / 2, median(gaps)))
+            for tokens, times in took.items():
+                jobs = [Job(0.0, 64, tokens)] * running
+                seed = 100 * tokens + repeat
+                answers = await _ask(server, jobs, concurrency=running, seed=seed)
+                times += [sample.ended - sample.sent for sample in answers]
+        gap = (median(took[DECODED]) - median(took[1])) / (DECODED - 1)
+        if gap <= 0.0:
+            raise LoadFailed(f"answers of {DECODED} tokens took no longer than answers of one")
+        found.append(Decode(running, 64 + DECODED / 2, gap))
     return found
 
 
