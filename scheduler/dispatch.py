@@ -97,7 +97,7 @@ class Dispatcher:
 
     def _send(self, ticket: Ticket, pool: Pool, offer: Offer, turn: Turn) -> None:
         self._books.launch(ticket, pool, offer, turn.now)
-        turn.commands.append(Dispatch(ticket.id, offer.member.backend.name, pool.name, turn.cause))
+        turn.tell(Dispatch(ticket.id, offer.member.backend.name, pool.name, turn.cause))
 
     def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
         """What the ticket takes now, or None and a note of when to ask again."""

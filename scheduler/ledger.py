@@ -166,7 +166,7 @@ class Member:
     def first_token(self, flight: Flight, now: float) -> None:
         """The flight, until now in its prefill, is through; learn from how long that took."""
         flight.seen = now
-        if next(iter(self._prefilling)) == flight.ticket.id:
+        if self._heads(flight):
             self.cost.add(flight.tokens, now - self._busy_since, now, flight.cached)
             self._behind_head(flight, now)
         else:
@@ -177,14 +177,16 @@ class Member:
 
     def close(self, flight: Flight, now: float) -> None:
         """The flight is over, with or without a first token."""
-        if flight.prefilling:
-            if next(iter(self._prefilling)) == flight.ticket.id:
-                self._behind_head(flight, now)
-            else:
-                self._free_at -= self.cost.share(flight.tokens, flight.cached)
-                self._prefilled(flight)
+        if flight.prefilling and self._heads(flight):
+            self._behind_head(flight, now)
+        elif flight.prefilling:
+            self._free_at -= self.cost.share(flight.tokens, flight.cached)
+            self._prefilled(flight)
         del self.flights[flight.ticket.id]
         self.by_class[flight.service_class] -= 1
+
+    def _heads(self, flight: Flight) -> bool:
+        return next(iter(self._prefilling)) == flight.ticket.id
 
     def _behind_head(self, flight: Flight, now: float) -> None:
         """The backend is through with its first prompt and begins with the next."""

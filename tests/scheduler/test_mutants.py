@@ -200,8 +200,8 @@ NAMED = {
     "a report of tokens counts from the start": (
         (
             "ledger.py",
-            "        flight.seen = now\n        if next",
-            "        if next",
+            "        flight.seen = now\n        if self._heads",
+            "        if self._heads",
         ),
         (POLICIES, "test_the_time_between_tokens_is_learned_from_one_report_at_the_end"),
     ),
