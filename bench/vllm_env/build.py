@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.vllm_env.layout import REPOSITORY, SMOLLM2_LOCK, VLLM_LOCK, Layout
+from bench.vllm_env.layout import REPOSITORY, SLEEPING_YIELD, SMOLLM2_LOCK, VLLM_LOCK, Layout
 
 Say = Callable[[str], None]
 
@@ -65,6 +65,9 @@ def _make_environment(layout: Layout, say: Say) -> None:
         _run([*pip, "--constraint", str(VLLM_LOCK), _pin("torch")], log)
     with _step("installing vLLM (700 MB of packages, some minutes)", say):
         _run([*pip, "--no-deps", "--requirement", str(VLLM_LOCK)], log)
+    # By a .pth file, which every Python reads at its start; a sitecustomize would hide another's.
+    shutil.copy(SLEEPING_YIELD, layout.packages)
+    (layout.packages / f"{SLEEPING_YIELD.stem}.pth").write_text(f"import {SLEEPING_YIELD.stem}\n")
     layout.stamp.touch()
 
 

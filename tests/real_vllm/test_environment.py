@@ -27,3 +27,20 @@ def test_second_build_changes_nothing(layout: Layout) -> None:
     assert [line.split()[1] for line in said.stdout.splitlines()] == ["environment", "models"]
     assert str(layout.environment) in said.stdout
     assert state() == before
+
+
+_YIELDS = """
+import os, time
+began, used = time.perf_counter(), time.process_time()
+for _ in range(1000):
+    os.sched_yield()
+print(time.perf_counter() - began, time.process_time() - used)
+"""
+
+
+def test_its_processes_wait_asleep(layout: Layout) -> None:
+    command = [str(layout.python), "-c", _YIELDS]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    took, used = map(float, said.stdout.split())
+    assert took > 0.02, "a thousand times 20 µs"
+    assert used < took / 2, "it span"
