@@ -1,7 +1,8 @@
-"""Simulated engines that are supervised, and a gateway in front of them, all as processes.
+"""Engines that are supervised, and a gateway in front of them, all as processes.
 
-The engines are managed ones (`backends.managed`), so that one that is killed comes back. What is
-done to them, and what is asked, is each measurement's.
+The engines are managed ones (`backends.managed`), so that one that is killed comes back; or given
+ones, which only the gateway is started for. What is done to them, and what is asked, is each
+measurement's.
 """
 
 import asyncio
@@ -9,11 +10,12 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
@@ -23,6 +25,7 @@ from backends.client import ClientLimits
 from backends.managed.node import ManagedNode
 from backends.managed.supervisor import ManagedSettings
 from backends.plans.model import Engine, Flag, Plan
+from backends.types import BackendSpec
 from bench.children import Child, children
 from bench.demo import HOST, MODEL, free_port
 
@@ -44,13 +47,20 @@ def engines(names: list[str], **flags: str | int | float) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What runs. `log` has one line per request that the gateway has ended."""
+    """What runs. `log` has one line per request that the gateway has ended. `given` engines are
+    not the node's."""
 
     gateway: Child
     url: str
     node: ManagedNode
     http: aiohttp.ClientSession
     log: Path
+    given: tuple[BackendSpec, ...] = ()
+
+    @property
+    def backends(self) -> tuple[BackendSpec, ...]:
+        """What the gateway stands in front of."""
+        return (*self.node.specs(), *self.given)
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum over the gateway's samples of this name with these labels."""
@@ -67,9 +77,9 @@ class Stack:
         """Files and sockets that the gateway's process has open, without the few connections to
         each engine that it keeps and renews of its own accord."""
         links = _links(self.gateway.process.pid)
-        ports = {managed.engine.port for managed in self.node.engines.values()}
+        ports = {urlsplit(spec.url).port for spec in self.backends}
         kept = Counter(port for inode, port in _sockets().items() if f"socket:[{inode}]" in links)
-        return len(links) - sum(min(kept[port], KEPT_EACH) for port in ports)
+        return len(links) - sum(min(kept[port], KEPT_EACH) for port in ports if port)
 
     async def until_ready(self, within: float = READY_WITHIN) -> dict[str, Any]:
         """What `/ready` says, once every backend takes traffic. Raises NotReady."""
@@ -93,8 +103,10 @@ async def running(
     settings: Mapping[str, Any],
     *,
     ready_within: float = READY_WITHIN,
+    given: Sequence[BackendSpec] = (),
 ) -> AsyncIterator[Stack]:
-    """The engines of the plan and a gateway with these settings (`backends` are added).
+    """The engines of the plan, and before them and the given ones a gateway with these settings
+    (`backends` are added).
 
     Raises ChildEnded when the gateway ends by itself.
     """
@@ -108,7 +120,8 @@ async def running(
     log = folder / "requests.jsonl"
     with output:
         async with ManagedNode(plan, managed, tell) as node:
-            backends = {s.name: {"url": s.url, "limit": s.limit} for s in node.specs()}
+            behind = (*node.specs(), *given)
+            backends = {s.name: {"url": s.url, "limit": s.limit} for s in behind}
             own = {"port": port, "request_log": str(log), "backends": backends}
             config.write_text(yaml.safe_dump(own | dict(settings)))
             # A connection each: what a server does to one must not meet the next request.
@@ -121,7 +134,8 @@ async def running(
                     "gateway",
                     *(sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)),
                 )
-                stack = Stack(gateway, f"http://{HOST}:{port}", node, http, log)
+                url = f"http://{HOST}:{port}"
+                stack = Stack(gateway, url, node, http, log, tuple(given))
                 await stack.until_ready(ready_within)
                 yield stack
 

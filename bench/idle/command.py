@@ -5,11 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import aiohttp
 import typer
 
 from backends.errors import BackendError
 from backends.managed.supervisor import ManagedSettings
 from backends.plans.model import Engine, Flag, Variable
+from backends.types import BackendSpec
+from bench.compare.engines import CompareFailed
+from bench.compare.engines import given as given_engines
 from bench.demo import MODEL, free_port
 from bench.first_token import RequestFailed
 from bench.idle.measure import WAYS, Idle, measure
@@ -24,6 +28,10 @@ IDLES = "1,5,10,30,60"
 COLD_AFTER, COLD_MS = 12, 400
 """The simulated engine cools after so many seconds, and then its first step takes longer."""
 MAX_MODEL_LEN = 8192
+FAILURES = (
+    *(BuildError, NotReady, RequestFailed, BackendError),
+    *(CompareFailed, aiohttp.ClientError),
+)
 
 
 def simulated(idles: tuple[float, ...], rounds: int) -> Idle:
@@ -62,6 +70,17 @@ def real(idles: tuple[float, ...], rounds: int) -> Idle:
     )
 
 
+async def given(url: str, model: str | None, idles: tuple[float, ...], rounds: int) -> Idle:
+    """A server that runs already. Raises CompareFailed and aiohttp.ClientError."""
+    found = await given_engines((url,), model, None)
+    return replace(
+        simulated(idles, rounds),
+        model=found.model,
+        together=False,
+        given=BackendSpec("engine", found.urls[0]),
+    )
+
+
 def idle(
     json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
     idles: Annotated[str, typer.Option(help="Seconds of idleness, with commas.")] = IDLES,
@@ -69,14 +88,25 @@ def idle(
     with_vllm: Annotated[
         bool, typer.Option("--real", help="A real vLLM on the CPU; three times as long.")
     ] = False,
+    backend: Annotated[
+        str | None, typer.Option(help="A server that runs already, and that nobody else asks.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Of --backend; default: the first one served.")
+    ] = None,
 ) -> None:
     """Compare the time to first token after idleness with keep-warm requests and without."""
     try:
         seconds = tuple(float(part) for part in idles.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"numbers with commas between: {error}") from error
-    with measuring("idle", BuildError, NotReady, RequestFailed, BackendError) as folder:
-        plan = real(seconds, rounds) if with_vllm else simulated(seconds, rounds)
+    if with_vllm and backend is not None:
+        raise typer.BadParameter("say --backend URL or --real, not both")
+    with measuring("idle", *FAILURES) as folder:
+        if backend is not None:
+            plan = asyncio.run(given(backend, model, seconds, rounds))
+        else:
+            plan = real(seconds, rounds) if with_vllm else simulated(seconds, rounds)
         engines = {way: replace(plan.engine, port=free_port()) for way in WAYS}
         done = asyncio.run(until_stopped(measure(plan, engines, folder)))
     show(done, json)

@@ -4,8 +4,8 @@ warm      through a gateway that keeps its engine warm
 cooling   through a gateway that does not
 direct    from a client that keeps its connection, which vLLM closes after 5 s
 
-Simulated engines have one each and are measured at the same time. A real vLLM is shared, one way
-after the other: what keeps it warm for one way would keep it warm for all.
+Simulated engines have one each and are measured at the same time. A real vLLM is started, or a
+given one asked, for one way after the other: what keeps it warm for one would do so for all.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ Found = dict[float, list[float]]
 @dataclass(frozen=True, slots=True)
 class Idle:
     """What is measured. `engine` makes the plan of one engine, `managed` says how it is started;
-    `together`: the ways have engines of their own. `keep_after` is the gateway's own default."""
+    `together`: the ways have engines of their own. `keep_after` is the gateway's own default.
+    A `given` server takes the engine's place, and nothing is started."""
 
     engine: Engine
     managed: ManagedSettings
@@ -42,6 +43,7 @@ class Idle:
     together: bool
     ready_within: float
     keep_after: float = 10.0
+    given: BackendSpec | None = None
 
 
 async def measure(idle: Idle, engines: Mapping[str, Engine], folder: Path) -> Report:
@@ -81,9 +83,12 @@ async def _way(idle: Idle, way: str, engine: Engine, place: Path) -> tuple[Found
     keep = idle.keep_after if way == "warm" else NEVER
     settings = {"workers": 1, "warm": {"requests": 4, "keep_warm_after": keep}}
     found: Found = {seconds: [] for seconds in idle.idles}
-    plan, within = Plan((engine,)), idle.ready_within
-    async with running(place, plan, idle.managed, settings, ready_within=within) as stack:
-        (spec,) = stack.node.specs()
+    given = () if idle.given is None else (idle.given,)
+    plan, within = Plan(() if given else (engine,)), idle.ready_within
+    async with running(
+        place, plan, idle.managed, settings, ready_within=within, given=given
+    ) as stack:
+        (spec,) = stack.backends
         client = Client(BackendSpec(way, spec.url if way == "direct" else stack.url))
         for _ in range(5):
             await first_token(client, idle.model, WORDS)

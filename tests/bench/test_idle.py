@@ -7,8 +7,10 @@ import pytest
 
 from backends.plans.model import Flag
 from bench.demo import free_port
+from bench.engine import SERIAL
 from bench.idle import measure as idle
-from bench.idle.command import simulated
+from bench.idle.command import given, simulated
+from tests.bench.conftest import make_fake
 
 pytestmark = pytest.mark.slow
 
@@ -26,3 +28,15 @@ async def test_idleness_costs_only_where_nothing_keeps_the_engine_warm(tmp_path:
     assert found["warm_2.5s_ms"] < COLD_MS / 2
     assert found["cooling_over_warm"] > 2
     assert found["keep_warm_prompt_tokens"] > 0, "warmth has its price, and it is told"
+
+
+async def test_before_a_given_server_the_ways_take_turns(tmp_path: Path) -> None:
+    cools = replace(SERIAL, prefill_per_token=1e-6, cold_after=1.0, cold_step=COLD_MS / 1e3)
+    async with make_fake(engine=cools, model="theirs") as fake:
+        plan = await given(fake.server.url, None, (1.5,), 1)
+        engines = dict.fromkeys(idle.WAYS, plan.engine)
+        report = await idle.measure(replace(plan, keep_after=0.3), engines, tmp_path)
+    assert plan.model == "theirs"
+    assert report.summary["warm_1.5s_ms"] < COLD_MS / 2
+    assert report.summary["cooling_1.5s_ms"] >= COLD_MS
+    assert report.summary["direct_1.5s_ms"] >= COLD_MS
