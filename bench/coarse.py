@@ -1,8 +1,10 @@
 """The engine of `bench.engine`, told only by what a gateway sees: first tokens and ends.
 
 For simulations of thousands of engines. Sequences that decode all move by one token a step, so
-that they are counted, not visited: a step costs what it begins and ends, however many run. Not
-here: the prefix cache, capped prefill chunks and attention; with those a step is no such sum.
+that they are counted, not visited: a step costs what it begins and ends, however many run. And
+while they all go on decoding the steps are alike: such a stretch is one event, which is cut short
+when a sequence comes. Not here: the prefix cache, capped prefill chunks and attention; with those
+a step is no such sum.
 """
 
 from collections import deque
@@ -47,6 +49,9 @@ class CoarseEngine:
         self._partial: _Sequence | None = None
         self._prefilled: list[tuple[_Sequence, int]] = []
         self._step_ends: float | None = None
+        """When the stretch ends: `_alike` steps, each as long as `_lasts`, from `_began` on."""
+        self._began = self._lasts = 0.0
+        self._alike = 1
         self._entered = 0
         self.steps = 0
         self.preemptions = 0
@@ -61,6 +66,7 @@ class CoarseEngine:
 
     @property
     def kv_usage(self) -> float:
+        """The share of KV blocks in use; within a stretch, as in its first step."""
         return 1.0 - self._free / self.blocks
 
     def add(
@@ -81,6 +87,8 @@ class CoarseEngine:
         self._waiting.append(_Sequence(seq_id, prompt_tokens, last, now, tokens=prompt_tokens))
         if self._step_ends is None:
             self._begin_step(now)
+        elif self._alike > 1:
+            self._cut(now)
 
     def next_event(self) -> float | None:
         """When `advance` has something to do next; None while idle."""
@@ -109,7 +117,27 @@ class CoarseEngine:
             budget -= self._schedule(self._partial, budget)
             self._partial = None
         self._admit(at, budget)
-        self._step_ends = at + self._duration()
+        self._began, self._lasts, self._alike = at, self._duration(), self._steps_alike()
+        for _ in range(self._alike):
+            # Not a product: what one step after the other adds up to, to the last digit.
+            at += self._lasts
+        self._step_ends = at
+
+    def _steps_alike(self) -> int:
+        """How many steps, with the one that begins, nobody enters or leaves."""
+        if self._prefilled or self._waiting:
+            return 1
+        steps = self._ends[0][0] - self.steps
+        blocks = len(self._decoding) * (steps // self.spec.block_tokens + 1)
+        return steps if blocks <= self._free else 1
+
+    def _cut(self, now: float) -> None:
+        """End the stretch with the step that is under way: who has come enters the next one."""
+        ends, self._alike = self._began + self._lasts, 1
+        while ends <= now:
+            ends += self._lasts
+            self._alike += 1
+        self._step_ends = ends
 
     def _growing(self) -> int:
         """Blocks that those that decode need for the step that begins."""
@@ -162,6 +190,9 @@ class CoarseEngine:
         return total
 
     def _end_step(self, at: float, emitted: list[Emitted]) -> None:
+        for _ in range(self._alike - 1):
+            self.steps += 1
+            self._free -= self._growing()
         self.steps += 1
         while self._ends and self._ends[0][0] <= self.steps:
             _, _, seq = heappop(self._ends)

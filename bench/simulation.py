@@ -4,7 +4,7 @@ Lives here: the event loop and what became of each request. Which workload, whic
 and what to print is `bench.simulate`'s.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -76,6 +76,7 @@ class Simulation:
         self._next: Next = _nothing_more
         self._digest = blake2b(digest_size=8)
         self._queue: list[tuple[float, int, str]] = []
+        self._coming: Iterator[tuple[float, int, str]] = iter(())
         self._due: dict[str, float] = {}
         for backend in backends or [ready(name, spec) for name, spec in engines.items()]:
             self._tell(BackendChanged(backend), 0.0)
@@ -100,8 +101,8 @@ class Simulation:
         self._next = then or _nothing_more
         self.outcomes = [Outcome(job) for job in jobs]
         self._open = len(jobs)
-        for number, job in enumerate(jobs):
-            heappush(self._queue, (job.at, 2, str(number)))
+        self._coming = iter(sorted((job.at, 2, str(n)) for n, job in enumerate(jobs)))
+        self._expect()
         if scrape:
             heappush(self._queue, (0.0, 1, "scrape"))
         told = -1
@@ -110,6 +111,7 @@ class Simulation:
             if kind == 0:
                 self._step(name, now)
             elif kind == 2:
+                self._expect()
                 self._arrive(int(name), now)
             elif name == "scrape":
                 self._scrape(now)
@@ -120,6 +122,12 @@ class Simulation:
                 told = self.events
                 self._arm(now)
         return self.outcomes
+
+    def _expect(self) -> None:
+        """Queue the next job that comes; one by one, because each step pays for a long queue."""
+        coming = next(self._coming, None)
+        if coming is not None:
+            heappush(self._queue, coming)
 
     def _arrive(self, number: int, now: float) -> None:
         job = self.outcomes[number].job

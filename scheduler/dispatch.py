@@ -163,9 +163,13 @@ class Dispatcher:
             return open_ones
         return books.chooser.pick(open_ones, ticket)
 
-    def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
-        claimed = self._claimed
-        found = [m for m in members if m.vacant and m is not claimed]
+    def _open(self, members: Sequence[Member], pool: Pool) -> Sequence[Member]:
+        claimed, fleet = self._claimed, self._books.fleet
+        if len(members) > WINDOW and claimed is None and fleet.vacant == len(fleet):
+            # Nobody is to be left out, and a big fleet is not walked for that.
+            found = members
+        else:
+            found = [m for m in members if m.vacant and m is not claimed]
         if pool.smallest:
             return found
         return [m for m in found if self._books.pools.has_slot(m, pool)]

@@ -109,9 +109,11 @@ def _power_of_two(members: Sequence[Member], ticket: Ticket) -> Member:
 
 def _least_requests(members: Sequence[Member], ticket: Ticket) -> Member:
     # In two steps: a key made for each of thousands of members costs more than all else.
-    fewest = min([len(member.flights) for member in members])
+    counts = [len(member.flights) for member in members]
+    fewest = min(counts)
     return min(
-        (m for m in members if len(m.flights) == fewest), key=lambda member: member.backend.name
+        [member for member, count in zip(members, counts, strict=True) if count == fewest],
+        key=lambda member: member.backend.name,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import repeat
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 
 from bench.coarse import CoarseEngine
@@ -62,8 +62,16 @@ class Plan:
         return ceil(self.rate * mean * _SPEC.prefill_per_token)
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a search begins, and its first stride as a share of that."""
+
+    engines: int
+    stride: float
+
+
 def run(trace: Path | None, rate: float, seconds: float) -> Report:
-    """The least engines for ours and for each of today's policies."""
+    """The fewest engines for ours and for each of today's policies."""
     sizes = tuple(read(trace)) if trace is not None else tuple(counted())
     plan = Plan(sizes, rate, seconds)
     names = [OURS, *(placement.value for placement in PEERS)]
@@ -92,34 +100,34 @@ def _settings(name: str) -> Settings:
 def least(name: str, plan: Plan) -> dict[str, float]:
     """The fewest engines that hold the target, to 2%, with the TTFT that they reach.
 
-    From an estimate, up or down in steps of 2% until one holds the target and the next does not.
+    `too_few`, `too_few_mean` and `too_few_p99` are the most that were tried and did not hold it.
+    The search begins with what a fleet of a tenth serves a tenth of the rate with.
     """
     small = replace(plan, rate=plan.rate / _SCALE)
-    engines = _SCALE * _bisected(name, small)
-    step = max(1, round(_PRECISION * engines))
+    about = _search(name, small, Start(max(1, 3 * small.guess // 2), 0.25))
+    engines = _SCALE * int(about["engines"])
+    return _search(name, plan, Start(engines, 2 * _PRECISION))
+
+
+def _search(name: str, plan: Plan, start: Start) -> dict[str, float]:
+    """In growing strides until some fleet holds the target and a smaller one does not; then
+    between those two, by halves."""
     holding: dict[str, float] | None = None
-    missed = False
-    while True:
+    enough, too_few, missed = 0, 0, {"mean": inf, "p99": inf}
+    engines, stride = start.engines, max(1, round(start.stride * start.engines))
+    while holding is None or enough - too_few > max(1, int(_PRECISION * enough)):
         reached = numbers(name, plan, engines)
         if holds(reached):
-            holding = reached | {"engines": engines}
-        missed = missed or not holds(reached)
-        if holding is not None and missed:
-            return holding
-        engines += step if missed else -step
-
-
-def _bisected(name: str, plan: Plan) -> int:
-    too_few, enough = plan.guess, 2 * plan.guess
-    while not holds(numbers(name, plan, enough)):
-        too_few, enough = enough, 2 * enough
-    while enough - too_few > max(1, int(_PRECISION * enough)):
-        middle = (too_few + enough) // 2
-        if holds(numbers(name, plan, middle)):
-            enough = middle
+            enough, holding = engines, reached
         else:
-            too_few = middle
-    return enough
+            too_few, missed = engines, reached
+        if holding is not None and too_few:
+            engines = (too_few + enough) // 2
+        else:
+            engines = max(enough - stride, enough // 2) if enough else too_few + stride
+            stride *= 2
+    fewer = {"too_few": too_few, "too_few_mean": missed["mean"], "too_few_p99": missed["p99"]}
+    return holding | {"engines": enough} | fewer
 
 
 def holds(reached: dict[str, float]) -> bool:

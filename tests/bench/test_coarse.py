@@ -74,6 +74,17 @@ def test_it_tells_the_same_of_an_a100_that_preempts() -> None:
     assert _play(coarse, jobs) == (told, pytest.approx(times))
 
 
+def test_steps_that_are_alike_are_one_event_until_a_sequence_comes() -> None:
+    subject = CoarseEngine(EngineSpec(step_base=0.001, prefill_per_token=0.0))
+    subject.add("a", 20, 101, 0.0)
+    subject.advance(0.001)
+    assert subject.next_event() == pytest.approx(0.101)
+    subject.add("b", 20, 2, 0.0505)
+    assert subject.next_event() == pytest.approx(0.051)
+    subject.advance(0.051)
+    assert (subject.steps, subject.running, subject.waiting) == (51, 2, 0)
+
+
 def test_it_refuses_what_it_cannot_tell() -> None:
     with pytest.raises(ValueError, match="plain"):
         CoarseEngine(EngineSpec(long_prefill_token_threshold=512))

@@ -216,3 +216,4 @@ def test_the_headline_finds_the_fewest_engines_that_hold_its_target() -> None:
     assert found["p99"] <= 600.0
     fewer = headline.numbers(headline.OURS, plan, int(found["engines"]) - 1)
     assert not headline.holds(fewer)
+    assert (found["too_few"], found["too_few_p99"]) == (found["engines"] - 1, fewer["p99"])
