@@ -34,7 +34,7 @@ HEADLINES = (
     Headline(
         "preprocessing_share_high",
         "it grows to 40% over 16 concurrent requests",
-        Claim("the same at 1, 16, 32 and 64 clients", "ttft",
+        Claim("the same at 1, 16, 32 and 64 clients", "ttft-curve",
               "{share_direct_default_8k_c1:.0%}, {share_direct_default_8k_c16:.0%}, "
               "{share_direct_default_8k_c32:.0%}, {share_direct_default_8k_c64:.0%}"),
         lambda summary: summary["share_direct_default_8k_c32"] >= 0.4,

@@ -41,7 +41,7 @@ SUITE = (
     ),
     Step("decisions", "decisions", quick=("--seconds", "0.02", "--rounds", "2")),
     Step(
-        "compare", "compare", ("--scenario", "hol,burst,chat", "--seconds", "30"),
+        "compare", "compare", ("--scenario", "hol,burst,chat", "--rounds", "2", "--seconds", "30"),
         quick=("--peers", "direct,forebay", "--scenario", "hol-35", "--rounds", "1",
                "--seconds", "3"),
     ),
@@ -52,6 +52,7 @@ SUITE = (
     Step("chaos", "chaos", quick=("--requests", "100", "--concurrency", "8")),
     Step("soak", "soak", quick=None),
     Step("ttft", "ttft", ("--real",), quick=None, real=True),
+    Step("ttft-curve", "ttft", ("--real", "--part", "curve"), quick=None, real=True),
     Step("calibrate", "calibrate", ("--real",), quick=None, real=True),
 )  # fmt: skip
 
