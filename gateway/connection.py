@@ -16,6 +16,7 @@ import httptools
 from gateway.errors import ClientError, render_error
 from gateway.exchange import Exchange
 from gateway.http_types import Request
+from tokenizer_pool.memory import room
 
 if TYPE_CHECKING:
     from gateway.server import HttpServer
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 LARGE_BODY = 256 * 1024
 """Longer bodies are written to their place as they come: joined at the end, 10 MB would take one
-turn of the loop some milliseconds, most for pages that the process did not have yet. Whoever
-gets them must not mind that they are a bytearray: forms, which are taken apart, stay bytes."""
+turn of the loop some milliseconds. Whoever gets them must not mind that they are a memoryview:
+forms, which are taken apart, stay bytes."""
+
+TURN = 256 * 1024
+"""When so many bytes of a body were taken in, others get their turn: left to itself, the event loop
+reads on for as long as there is something to read, up to 8 MB."""
 
 
 class Connection(asyncio.Protocol):
@@ -39,9 +44,10 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
-        self._large: bytearray | None = None
+        self._large: memoryview | None = None
         self._length = 0
         self._body_size = 0
+        self._rest_at = TURN
         self._head_size = 0
         self._reading_head = True
         self._arrived = 0.0
@@ -139,10 +145,12 @@ class Connection(asyncio.Protocol):
             raise self._too_large()
         if self._large is not None:
             self._large[self._body_size - len(data) : self._body_size] = data
-            return
-        self._body.append(data)
-        if self._length and 4 * self._body_size > self._length:
-            self._make_room()
+        else:
+            self._body.append(data)
+            if self._length and self._body_size > LARGE_BODY:
+                self._make_room()
+        if self._body_size > self._rest_at:
+            self._rest()
 
     def on_message_complete(self) -> None:
         parser = self._parser
@@ -216,18 +224,26 @@ class Connection(asyncio.Protocol):
         self._large = None
         self._length = 0
         self._body_size = self._head_size = 0
+        self._rest_at = TURN
         self._reading_head = True
         self.reading_since = None
 
     def _make_room(self) -> None:
-        """For the whole of a large body, once a quarter has come: what a client only announces
-        costs no memory."""
-        self._large = bytearray(self._length)
-        at = 0
-        for piece in self._body:
-            self._large[at : at + len(piece)] = piece
-            at += len(piece)
+        """For the whole of a large body, once some of it has come."""
+        self._large = room(self._length)
+        self._large[: self._body_size] = b"".join(self._body)
         self._body = []
+
+    def _rest(self) -> None:
+        """Read on in the loop's next turn."""
+        self._rest_at = self._body_size + TURN
+        if self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _too_large(self) -> ClientError:
         limit = self._limits.max_body

@@ -89,6 +89,7 @@ def filter_of(prompt: TokenizedPrompt) -> Filter | None:
     return BodyFilter() if prompt.added_prompt_ids else None
 
 
+_BRACES = 2  # after the ids: of the parameters they are in, of the request
 _TEXT = Wanted(ids=False)
 _WATCHED = {text: Wanted(text=text, usage=True) for text in (False, True)}
 _SAMPLED = {text: Wanted(text=text, usage=True, prompt_ids=True) for text in (False, True)}
@@ -97,4 +98,5 @@ _SAMPLED = {text: Wanted(text=text, usage=True, prompt_ids=True) for text in (Fa
 def _ends_with(body: bytes, ids: bytes) -> bool:
     """Are these (JSON) the ids at the end of the request's body?"""
     compact = orjson.dumps(orjson.loads(ids))
-    return body.rstrip(b"}").endswith(compact)
+    end = bytes(body[-len(compact) - _BRACES :])  # a large body is a memoryview, and not copied
+    return end.rstrip(b"}").endswith(compact)

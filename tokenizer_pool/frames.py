@@ -10,6 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import cast
 
+from tokenizer_pool.memory import room
+
 _MAX_PARTS = 8
 _WORD = 4
 _STEP = 256 * 1024
@@ -42,7 +44,7 @@ async def _payload(reader: asyncio.StreamReader, length: int) -> bytes:
     """In small steps where it is large: taken at once, 10 MB cost the loop some milliseconds."""
     if length <= _STEP:
         return await reader.readexactly(length)
-    whole, at = bytearray(length), 0
+    whole, at = room(length), 0
     while at < length:
         piece = await reader.read(min(_STEP, length - at))
         if not piece:

@@ -141,16 +141,19 @@ class Lane:
 
     async def _work(self, slot: _Slot) -> None:
         while True:
-            job = await self._queue.get()
-            self._queued_bytes -= job.size
-            if job.reply.done():
-                continue
-            try:
-                async with slot.lock:
-                    await self._attempt(slot, job)
-            finally:
-                if not job.reply.done():
-                    job.reply.set_exception(WorkerFailed("the tokenizer pool is stopping"))
+            # In a call of its own: nothing large is kept while the next job is waited for.
+            await self._do(await self._queue.get(), slot)
+
+    async def _do(self, job: _Job, slot: _Slot) -> None:
+        self._queued_bytes -= job.size
+        if job.reply.done():
+            return
+        try:
+            async with slot.lock:
+                await self._attempt(slot, job)
+        finally:
+            if not job.reply.done():
+                job.reply.set_exception(WorkerFailed("the tokenizer pool is stopping"))
 
     async def _attempt(self, slot: _Slot, job: _Job) -> None:
         clock = asyncio.get_running_loop().time

@@ -5,6 +5,7 @@ learns that from the answers. Nothing here looks into a medium.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,12 +23,11 @@ _KINDS: Final = {
     "video_url": "video",
 }
 # "media_type" is Anthropic's.
-_MARKS: Final = (
-    *(f'"{kind}"'.encode() for kind in _KINDS if kind != "image"),
-    b'"media_type"',
-)
-_LONGEST_MARK: Final = max(map(len, _MARKS))
-_STEP: Final = 512 * 1024
+_MARKS: Final = (*(kind for kind in _KINDS if kind != "image"), "media_type")
+# One expression: it leaps from quote to quote, where a search for each mark walks all of a text.
+_MARK: Final = re.compile(f'"(?:{"|".join(_MARKS)})"'.encode())
+_LONGEST_MARK: Final = max(map(len, _MARKS)) + 2
+_STEP: Final = 256 * 1024
 
 Media = tuple[tuple[str, int], ...]
 
@@ -40,14 +40,12 @@ def media_in(conversation: Any) -> Media:
 async def may_have_media(body: bytes) -> bool:
     """Whether a body that is still unparsed has some, most likely: good enough to pick a lane.
 
-    In steps: all at once, 10 MB would keep the event loop for some 35 ms.
+    In steps: all at once, a text with many quotes would keep the event loop for some 40 ms.
     """
-    view = memoryview(body)
     for start in range(0, len(body), _STEP):
         if start:
             await asyncio.sleep(0)
-        piece = bytes(view[start : start + _STEP + _LONGEST_MARK])
-        if any(mark in piece for mark in _MARKS):
+        if _MARK.search(body, start, start + _STEP + _LONGEST_MARK):
             return True
     return False
 

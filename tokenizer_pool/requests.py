@@ -75,7 +75,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _parse_exactly(body: bytes) -> Any:
     """Python's parser: slow, and exact on any integer."""
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        return json.loads(bytes(body), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from error
 

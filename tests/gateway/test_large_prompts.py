@@ -6,6 +6,7 @@ does not count. The bound is generous; the figure is in docs/performance/overhea
 
 import asyncio
 import http.client
+import socket
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ import orjson
 from backends.client import Client
 from backends.types import BackendSpec, Timeouts
 from bench.fake_vllm.options import TOKENIZER
+from gateway.connection import TURN
 from gateway.exchange import Exchange
 from gateway.http_types import HttpLimits
 from gateway.relay import Relay
@@ -24,7 +26,7 @@ from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import Kind, PoolSettings, TokenizerSource, Wanted
 
 SIZE = 10_000_000
-BOUND = 0.03
+BOUND = 0.01
 PATH = "/v1/chat/completions"
 
 
@@ -96,3 +98,33 @@ async def test_a_prompt_of_ten_megabytes_keeps_nobody_waiting(tmp_path: Path) ->
         engine.terminate()
         await engine.wait()
         await tasks.stop()
+
+
+async def test_a_body_that_has_come_already_is_taken_in_a_piece_a_turn() -> None:
+    """The event loop by itself would read all that the kernel has, in one turn."""
+    tasks = Tasks()
+    came: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def serve(exchange: Exchange) -> None:
+        came.set_result(len(exchange.request.body))
+        exchange.respond(200, b"")
+
+    server = HttpServer(serve, HttpLimits(), tasks.spawn)
+    port = await server.listen("127.0.0.1", 0)
+    sent = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (SIZE, b"x" * SIZE)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SIZE)
+        client.connect(("127.0.0.1", port))
+        client.setblocking(False)
+        at = client.send(sent)  # before the server gets its turn
+        rest = tasks.spawn("rest", asyncio.get_running_loop().sock_sendall(client, sent[at:]))
+        turns = 0
+        async with asyncio.timeout(30):
+            while not came.done():
+                await asyncio.sleep(0)
+                turns += any(c.reading_since is not None for c in server.connections)
+            await rest
+        assert came.result() == SIZE
+        assert turns >= SIZE // TURN // 2
+        await server.drain(1.0)
+    await tasks.stop()

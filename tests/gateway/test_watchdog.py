@@ -81,6 +81,8 @@ class Seen:
         (Seen(4, None), CHAT, True),
         (Seen(3, b"[1,2,3]"), CHAT, False),
         (Seen(None, b"[1, 2, 3]"), b'{"model":"m","prompt":[1,2,3]}', False),
+        (Seen(3, b"[1,2,3]"), memoryview(CHAT), False),
+        (Seen(3, b"[1,2,4]"), memoryview(CHAT), True),
         (Seen(3, b"[1,2,4]"), CHAT, True),
         (Seen(3, b"[2,3]"), CHAT, True),
         (Seen(3, b"[11,2,3]"), CHAT, True),

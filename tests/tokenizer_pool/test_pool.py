@@ -5,8 +5,10 @@ import json
 import os
 import signal
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -115,6 +117,14 @@ async def test_a_model_is_loaded_in_the_end_where_there_is_never_a_pause(cache_d
         await pool.add_model(TokenizerSource("more", EMBEDDED))
         while pool.report().inline == 1:
             await pool.prepare(Kind.CHAT, chat(model="more"))
+
+
+async def test_what_was_large_is_given_back_as_soon_as_it_is_prepared(pool: TokenizerPool) -> None:
+    body = memoryview(LONG)
+    kept = weakref.ref(body)
+    await pool.prepare(Kind.CHAT, cast("bytes", body))
+    del body
+    assert kept() is None
 
 
 async def test_tokenize_runs_in_a_worker(pool: TokenizerPool) -> None:

@@ -1,7 +1,7 @@
 """What comes in is checked, what goes upstream is spliced, and neither can be fooled."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -136,6 +136,8 @@ def test_integers_of_any_size_survive() -> None:
     document = requests.parse(body(CHAT | {"tools": [tool]}), Kind.CHAT)
     assert document.values["tools"] == [tool]
     assert str(huge).encode() in upstream.text_body(document, Kind.CHAT, "m")
+    large = memoryview(body(CHAT | {"tools": [tool]}))  # as large bodies come
+    assert requests.parse(cast("bytes", large), Kind.CHAT).values["tools"] == [tool]
 
 
 @pytest.mark.parametrize(
