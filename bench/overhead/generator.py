@@ -22,12 +22,11 @@ from bench.figures import percentile
 from bench.overhead.accounts import cpu_seconds
 from bench.overhead.loads import Load, Result, Task
 
-HOST = "127.0.0.1"
 WARM_UP = 0.25
 """The share of the time that is not measured, before the rest."""
 
 _HEAD = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n"
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: %b:%d\r\n"
     b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 )
 
@@ -53,6 +52,7 @@ class Client:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ending = False
         self._task = task
+        self._host = task.host.encode()
         self._numbers = itertools.count()
         self._random = Random(0)
         self._bodies = {
@@ -68,7 +68,7 @@ class Client:
         load = self._task.load
         head, tail = self._bodies[self._random.randint(load.low, load.high)]
         body = b"%b%012x%b" % (head, next(self._numbers), tail)
-        return _HEAD % (self._task.port, len(body), body)
+        return _HEAD % (self._host, self._task.port, len(body), body)
 
     def fail(self, why: str) -> None:
         if not self.failed.done():
@@ -130,7 +130,7 @@ async def run(task: Task) -> Result:
     loop = asyncio.get_running_loop()
     client = Client(task)
     connections = [
-        (await loop.create_connection(lambda: Connection(client), HOST, task.port))[1]
+        (await loop.create_connection(lambda: Connection(client), task.host, task.port))[1]
         for _ in range(task.load.concurrency)
     ]
     await _unless_failed(client, task.seconds * WARM_UP)

@@ -7,6 +7,8 @@ differ in length only.
 
 from dataclasses import dataclass, field
 
+from bench.peers.place import HOST
+
 STREAMS = 64
 
 
@@ -33,11 +35,16 @@ LOADS = {
     "many_chunks": Load(STREAMS, 80, 120, gap=0.005),
 }
 """Lengths differ within a load, so that its streams do not all begin at the same moment."""
+UNPACED = LOADS | {
+    "few_chunks": Load(STREAMS // 4, 5, 15),
+    "many_chunks": Load(STREAMS // 4, 40, 60),
+}
+"""The same before a real engine, which may take a tenth of a second for a chunk of 64 streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a client is to do: `load` against `port` for `seconds`, watching `pids`' CPU.
+    """What a client is to do: `load` against `port` of `host` for `seconds`, watching `pids`' CPU.
 
     `head` and `tail` are a request's body, less the number that makes each prompt another one.
     """
@@ -48,6 +55,7 @@ class Task:
     head: str
     tail: str
     pids: list[int] = field(default_factory=list)
+    host: str = HOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.overhead.accounts import rss_bytes, tree
-from bench.overhead.loads import LOADS, Result
+from bench.overhead.loads import LOADS, UNPACED, Result
+from bench.overhead.source import INSTANT, Source
 from bench.overhead.stand import Stand, standing
 
 Rounds = dict[str, dict[str, list[Result]]]
@@ -21,32 +22,35 @@ class Plan:
     peers: tuple[str, ...]
     rounds: int
     seconds: float
+    source: Source = INSTANT
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """`memory`: resident bytes of each process of each gateway after the last round. `by_ids` and
-    `by_text`: how the prompts reached the engine in Forebay's turns."""
+    `by_text`: how the prompts reached the engine in Forebay's turns, where the engine counts."""
 
     rounds: Rounds
     memory: dict[str, list[int]]
-    by_ids: int
-    by_text: int
+    by_ids: int | None = None
+    by_text: int | None = None
 
 
 async def measure(plan: Plan, folder: Path) -> Found:
-    """Raises OverheadFailed, and ChildEnded when a gateway or the engine ends."""
-    async with standing(folder) as stand:
+    """Raises OverheadFailed, ChildEnded when a gateway or the engine ends, and what
+    `source.start` does."""
+    async with standing(folder, plan.source) as stand:
         return await _run(plan, stand)
 
 
 async def _run(plan: Plan, stand: Stand) -> Found:
-    targets = [await stand.start_engine()]
+    targets = [stand.direct]
     for name in plan.peers:
         targets.append(await stand.start(name))
-    rounds: Rounds = {target.name: {load: [] for load in LOADS} for target in targets}
+    loads = LOADS if plan.source.instant else UNPACED
+    rounds: Rounds = {target.name: {name: [] for name in loads} for target in targets}
     for _ in range(plan.rounds):
-        for name, load in LOADS.items():
+        for name, load in loads.items():
             for target in targets:
                 rounds[target.name][name].append(await stand.send(target, load, plan.seconds))
     memory = {t.name: [rss_bytes(pid) for pid in tree(t.pid)] for t in targets if t.pid}

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from bench.overhead.accounts import rss_bytes, tree
 from bench.overhead.loads import STREAMS, Load
+from bench.overhead.source import FAILURES, INSTANT, Backend, Model, Real, Source, chosen
 from bench.overhead.stand import OverheadFailed, Stand, Target, standing
 from bench.peers.commands import PEERS, Place
 from bench.scenarios import Report
@@ -47,6 +48,7 @@ class Plan:
     each: float
     quiet: float
     workers: int
+    source: Source = INSTANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +76,24 @@ class Soaked:
 
 def soak(
     json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
-    requests: Annotated[int, typer.Option(help="How many, at least.", min=1)] = 1_000_000,
+    requests: Annotated[
+        int, typer.Option(help="How many, at least; fewer before a real engine.", min=1)
+    ] = 1_000_000,
     slice_seconds: Annotated[float, typer.Option(help="Of each kind in its turn.", min=0.2)] = 5.0,
     quiet_seconds: Annotated[
         float, typer.Option(help="Before descriptors are counted; unused ones are kept for 4.")
     ] = 6.0,
     workers: Annotated[int, typer.Option(help="Relay processes of the gateway.", min=1)] = 1,
+    backend: Backend = None,
+    model: Model = None,
+    real: Real = False,
 ) -> None:
     """Send a day's requests at full speed, and see whether memory, descriptors or tasks grow."""
-    plan = Plan(requests, slice_seconds, quiet_seconds, workers)
-    with measuring("soak", OverheadFailed) as folder:
-        found = asyncio.run(until_stopped(_measure(plan, folder)))
-    done = _report(found)
+    source = chosen(backend, model, real=real)
+    plan = Plan(requests, slice_seconds, quiet_seconds, workers, source)
+    with measuring("soak", OverheadFailed, *FAILURES) as folder:
+        found = asyncio.run(until_stopped(measure(plan, folder)))
+    done = report(found, source)
     table = Table("process", "MB after a tenth", "MB at the end", "growth")
     for number, (early, late) in enumerate(_memory(found)):
         growth = f"{late / early - 1:+.1%}"
@@ -94,7 +102,7 @@ def soak(
     show(done, json)
 
 
-def _report(found: Soaked) -> Report:
+def report(found: Soaked, source: Source = INSTANT) -> Report:
     memory = _memory(found)
     summary = {
         "requests": float(found.requests),
@@ -108,6 +116,7 @@ def _report(found: Soaked) -> Report:
     for number, (early, late) in enumerate(memory):
         summary[f"process_{number}_rss_growth_mb"] = round((late - early) / 1e6, 2)
     detail = {
+        "engine": source.name,
         "rss_bytes": [{"requests": count, "processes": sizes} for count, sizes in found.memory],
         "descriptors": [found.settled.descriptors, found.ended.descriptors],
         "tasks": [found.settled.tasks, found.ended.tasks],
@@ -126,9 +135,9 @@ def _memory(found: Soaked) -> list[tuple[float, float]]:
     ]
 
 
-async def _measure(plan: Plan, folder: Path) -> Soaked:
-    async with standing(folder) as stand:
-        await stand.start_engine()
+async def measure(plan: Plan, folder: Path) -> Soaked:
+    """Raises OverheadFailed, ChildEnded and FAILURES."""
+    async with standing(folder, plan.source) as stand:
         target = await stand.start("forebay", partial(_with_workers, plan.workers))
         found = Soaked(tree(target.pid))
         began = monotonic()

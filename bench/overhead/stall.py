@@ -87,7 +87,6 @@ def _plain(one: Stalled) -> dict[str, float]:
 
 async def _measure(numbers: list[int], seconds: float, folder: Path) -> list[Stalled]:
     async with standing(folder) as stand:
-        await stand.start_engine()
         found = []
         for name in GATEWAYS:
             command = _roomy if name == "forebay" else PEERS[name]

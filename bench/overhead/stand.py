@@ -4,14 +4,15 @@ Not here: which loads are sent how often (`measure`, `stall`, `soak`), and what 
 """
 
 import asyncio
-import os
 import socket
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import aiohttp
 import orjson
@@ -20,15 +21,21 @@ from bench.children import Children, children
 from bench.fake_vllm.options import TOKENIZER
 from bench.fake_vllm.prompts import Prompts
 from bench.load.prompts import CORPUS
+from bench.overhead import source as sources
 from bench.overhead.accounts import tree
 from bench.overhead.answers import MODEL
+from bench.overhead.cores import core_of, pinned
 from bench.overhead.loads import Load, Result, Task
+from bench.overhead.source import INSTANT, Source, Upstream
 from bench.peers.commands import HOST, PEERS, Command, Place
 
 DIRECT = "direct"
 PROMPT_TOKENS = 100
 READY_WITHIN = 60.0
 """Seconds; a Forebay that meets its tokenizer for the first time reads it in some of them."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class OverheadFailed(Exception):
@@ -42,38 +49,32 @@ class Target:
     name: str
     port: int
     pid: int
+    host: str = HOST
 
 
 class Stand:
     """The processes of one measurement."""
 
-    def __init__(self, folder: Path, http: aiohttp.ClientSession, started: Children) -> None:
-        self.channels = {"by_ids": 0, "by_text": 0}
-        self.engine_pid = 0
+    def __init__(
+        self, folder: Path, http: aiohttp.ClientSession, started: Children, upstream: Upstream
+    ) -> None:
+        self.channels = {"by_ids": 0, "by_text": 0} if upstream.paced else {}
+        self.direct = Target(DIRECT, upstream.port, 0, upstream.host)
         self._folder = folder
         self._http = http
         self._started = started
-        self._engine_port = 0
-        self._head, self._tail = chat_body()
-
-    async def start_engine(self) -> Target:
-        with pinned(core_of(gateway=False)):
-            engine = await self._started.start(
-                "engine", sys.executable, "-m", "bench.overhead.engine", announces=True
-            )
-        line = await engine.first_line()
-        if not line:
-            await asyncio.Event().wait()  # It ended; its watcher is about to say so.
-        self._engine_port = orjson.loads(line)["port"]
-        self.engine_pid = engine.process.pid
-        return Target(DIRECT, self._engine_port, 0)
+        self._upstream = upstream
+        # A real model would end some of its answers early.
+        own = {} if upstream.paced else {"ignore_eos": True}
+        self._head, self._tail = chat_body(upstream.model, own)
 
     async def start(self, name: str, command: Command | None = None) -> Target:
         """Start a peer, by another command than its usual one if given; ready when it returns."""
         port = free_port()
         files = self._folder / name
         files.mkdir()
-        place = Place(port, f"{HOST}:{self._engine_port}", files)
+        behind = self._upstream
+        place = Place(port, f"{behind.host}:{behind.port}", files, model=behind.model)
         with pinned(core_of(gateway=True)):
             child = await self._started.start(name, *(command or PEERS[name])(place))
         await self._until_answers(name, port)
@@ -102,7 +103,7 @@ class Stand:
         """Send one load to one target. Raises OverheadFailed when a request fails."""
         before = await self._pace(load)
         pids = tree(target.pid) if target.pid else []
-        task = Task(target.port, load, seconds, self._head, self._tail, pids)
+        task = Task(target.port, load, seconds, self._head, self._tail, pids, target.host)
         with pinned(core_of(gateway=False)):
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bench.overhead.generator"),
@@ -123,12 +124,15 @@ class Stand:
 
     async def ask(self, target: Target, path: str) -> str:
         """What a target answers to a GET."""
-        async with self._http.get(f"http://{HOST}:{target.port}{path}") as answer:
+        async with self._http.get(f"http://{target.host}:{target.port}{path}") as answer:
             return await answer.text()
 
     async def _pace(self, load: Load) -> dict[str, int]:
-        """Set the engine's pace; it tells how many prompts it has had, by channel."""
-        url = f"http://{HOST}:{self._engine_port}/pace"
+        """Set the pace of an engine that has none of its own; it tells how many prompts it has
+        had, by channel."""
+        if not self._upstream.paced:
+            return {}
+        url = f"http://{HOST}:{self._upstream.port}/pace"
         pace = {"prefill": load.prefill, "gap": load.gap}
         async with self._http.post(url, json=pace) as answer:
             counts: dict[str, int] = orjson.loads(await answer.read())
@@ -136,31 +140,16 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path) -> AsyncIterator[Stand]:
-    """A stand that lives as long as the block. Raises ChildEnded when one of its processes ends."""
+async def standing(folder: Path, source: Source = INSTANT) -> AsyncIterator[Stand]:
+    """A stand that lives as long as the block. Raises ChildEnded when one of its processes ends,
+    and what `source.start` does."""
     async with children(folder) as started, aiohttp.ClientSession() as http:
-        yield Stand(folder, http, started)
+        yield Stand(folder, http, started, await sources.start(source, started))
 
 
-def core_of(*, gateway: bool) -> set[int]:
-    """The gateway's core, or that of engine and client; on a machine with one they share it."""
-    cores = sorted(os.sched_getaffinity(0))
-    return {cores[-1]} if gateway else {cores[0]}
-
-
-@contextmanager
-def pinned(cores: set[int]) -> Iterator[None]:
-    """What is started in the block runs on these cores only, with all its threads."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def chat_body() -> tuple[str, str]:
-    """A chat of PROMPT_TOKENS tokens, cut where each request puts its own 12 digits."""
+def chat_body(model: str = MODEL, own: Mapping[str, Any] = NOTHING) -> tuple[str, str]:
+    """A chat of PROMPT_TOKENS tokens (as our tokenizer counts) with `own` fields, cut where each
+    request puts its own 12 digits."""
     prompts = Prompts(TOKENIZER)
     words = (CORPUS / "conversation.txt").read_text().split()
     for count in range(1, len(words)):
@@ -169,7 +158,7 @@ def chat_body() -> tuple[str, str]:
         rendered = prompts.render({"messages": messages})
         if len(prompts.encode(rendered, special=False)) >= PROMPT_TOKENS:
             break
-    body = orjson.dumps({"model": MODEL, "messages": messages}).decode()
+    body = orjson.dumps({"model": model, **own, "messages": messages}).decode()
     head, _, tail = body.partition("0" * 12)
     return head, tail.removesuffix("}")
 

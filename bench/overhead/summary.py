@@ -11,15 +11,25 @@ from typing import Any
 
 from bench.overhead.loads import Result
 from bench.overhead.measure import Found
+from bench.overhead.source import INSTANT, Source
 from bench.overhead.stand import DIRECT
 from bench.scenarios import Report
 
 OURS = "forebay"
+NOT_OF_THE_GATEWAY = {
+    "requests_per_s": "the engine's own rate, behind whatever gateway",
+    "core_share": "of a gateway that waits for its engine: no sign of what it could do",
+    "added_ttft_ms": "a difference between two runs of the engine, whose own times move by more: "
+    "see the spread",
+    "cpu_us_per_request": "holds what the gateway does beside requests, which are few here",
+    "prompts": "such an engine does not count which came as ids",
+}
+"""What figures are where the engine is a real one and not the instant one."""
 
 Round = Mapping[str, Result]
 
 
-def report(found: Found, not_run: Sequence[str]) -> Report:
+def report(found: Found, not_run: Sequence[str], source: Source = INSTANT) -> Report:
     """`<peer>_<figure>` for each target, and Forebay's also without the prefix."""
     figures: dict[str, dict[str, list[float]]] = {}
     for target, loads in found.rounds.items():
@@ -38,6 +48,8 @@ def report(found: Found, not_run: Sequence[str]) -> Report:
     ours = {name: summary[f"{OURS}_{name}"] for name in figures.get(OURS, {})}
     detail: dict[str, Any] = {
         "not_run": list(not_run),
+        "engine": source.name,
+        "not_of_the_gateway": {} if source.instant else NOT_OF_THE_GATEWAY,
         "prompts_by_ids": found.by_ids,
         "prompts_by_text": found.by_text,
         "spread": _spread(figures),

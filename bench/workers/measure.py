@@ -19,15 +19,9 @@ import orjson
 
 from bench.children import Children, children
 from bench.overhead.accounts import cpu_seconds, tree
+from bench.overhead.cores import core_of, pinned
 from bench.overhead.loads import LOADS, Result, Task
-from bench.overhead.stand import (
-    READY_WITHIN,
-    OverheadFailed,
-    chat_body,
-    core_of,
-    free_port,
-    pinned,
-)
+from bench.overhead.stand import READY_WITHIN, OverheadFailed, chat_body, free_port
 
 HOST = "127.0.0.1"
 

@@ -4,18 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bench.__main__ import app
+from bench.engine import SERIAL
 from bench.overhead.accounts import cpu_seconds, rss_bytes, tree
+from bench.overhead.cores import core_of, pinned
 from bench.overhead.loads import LOADS, Result
-from bench.overhead.measure import Found
-from bench.overhead.stand import core_of, pinned
+from bench.overhead.measure import Found, Plan, measure
+from bench.overhead.source import chosen
 from bench.overhead.summary import report
 from bench.peers import commands
+from tests.bench.conftest import make_fake
 
 FIGURES = {
     "added_ttft_ms_p50", "added_ttft_ms_p50_c64", "added_ttft_ms_p99_c64",
@@ -138,6 +142,45 @@ def test_a_quick_run_writes_every_figure_of_forebay_and_the_plain_design(tmp_pat
     assert events == pytest.approx(10, rel=0.1)
     # As ids or as text, as Forebay has measured to be quicker with this engine.
     assert detail["prompts_by_ids"] + detail["prompts_by_text"] > 100
+
+
+@pytest.mark.slow
+async def test_a_given_server_takes_the_place_of_the_instant_engine(tmp_path: Path) -> None:
+    quick = replace(SERIAL, prefill_per_token=1e-6)
+    async with make_fake(engine=quick, model="theirs") as fake:
+        source = chosen(fake.server.url, None, real=False)
+        found = await measure(Plan(("aiohttp",), 1, 0.5, source), tmp_path)
+        generated = fake.server.app.engine.generated_tokens
+    done = report(found, [], source)
+    for target in ("direct", "aiohttp"):
+        assert done.summary.keys() >= {f"{target}_{name}" for name in FIGURES}
+        one = found.rounds[target]["one"][0]
+        assert one.ttft_p50 == one.beyond_p50 > 0, "it says of itself no time that it kept it"
+        # 8 tokens, the role and [DONE]; of the first request and the last a part is counted.
+        assert abs(one.events - 10 * one.requests) <= 10
+    assert 10 < done.summary["aiohttp_cpu_us_per_request"] < 100_000
+    assert generated > 8 * found.rounds["aiohttp"]["saturated"][0].requests
+    assert done.detail["engine"] == fake.server.url
+    assert "requests_per_s" in done.detail["not_of_the_gateway"]
+    assert done.detail["prompts_by_ids"] is None
+
+
+def test_of_the_instant_engine_every_figure_is_the_gateways() -> None:
+    done = report(Found({"direct": loads(1)}, {}, 1, 1), [])
+    assert done.detail["engine"] == "instant"
+    assert done.detail["not_of_the_gateway"] == {}
+
+
+def test_a_given_server_that_is_not_there_ends_the_run(unused_port: int) -> None:
+    ended = CliRunner().invoke(app, ["overhead", "--backend", f"http://127.0.0.1:{unused_port}"])
+    assert ended.exit_code == 1
+    assert str(unused_port) in ended.output
+
+
+def test_one_engine_is_asked_for() -> None:
+    ended = CliRunner().invoke(app, ["overhead", "--real", "--backend", "http://127.0.0.1:1"])
+    assert ended.exit_code == 2
+    assert "not both" in ended.output
 
 
 def test_a_run_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) -> None:
