@@ -1,5 +1,6 @@
 """Chaos: what becomes of requests while engines die, hang, refuse, reset and come back slowly.
 
+fleet      the engines: simulated, or real
 mischief   what is done to the engines, and when
 client     one request, and what its answer was worth
 leaving    clients that leave, in each phase of a request

@@ -14,7 +14,6 @@ import orjson
 from backends.client import Client
 from backends.errors import BackendError, PhaseTimeout, StreamBroken
 from backends.types import Timeouts
-from bench.demo import MODEL
 
 PATH = "/v1/chat/completions"
 DONE = b"[DONE]"
@@ -46,10 +45,10 @@ class _Body:
         self.data += data
 
 
-async def ask(client: Client, number: int, *, stream: bool, limit: float) -> Verdict:
+async def ask(client: Client, number: int, *, model: str, stream: bool, limit: float) -> Verdict:
     """Send one request and judge its answer. `limit` bounds all of it, in seconds."""
     body = {
-        "model": MODEL,
+        "model": model,
         "messages": [{"role": "user", "content": f"{number}: tell me of the water"}],
         "max_tokens": 24,
         "ignore_eos": True,

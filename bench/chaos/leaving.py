@@ -199,11 +199,12 @@ async def measure_leaving(idle: Idle, times: int, folder: Path) -> Report:
     limit = Flag("max-num-seqs", TOGETHER, "")
     engine = replace(idle.engine, port=free_port(), flags=(*idle.engine.flags, limit))
     summary: dict[str, float] = {}
-    within = idle.ready_within
+    given = () if idle.given is None else (replace(idle.given, limit=TOGETHER),)
+    plan, within = Plan(() if given else (engine,)), idle.ready_within
     async with running(
-        folder, Plan((engine,)), idle.managed, {"workers": 1}, ready_within=within
+        folder, plan, idle.managed, {"workers": 1}, ready_within=within, given=given
     ) as stack:
-        (spec,) = stack.node.specs()
+        (spec,) = stack.backends
         place = Place(stack.url, spec.url, idle.model)
         for phase in PHASES:
             left = await leave(place, phase, times, Random(phase))

@@ -10,12 +10,12 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from backends.client import Client, ClientLimits
-from backends.managed.supervisor import ManagedSettings
 from backends.types import BackendSpec
 from bench.chaos.client import Verdict, ask, name_of
+from bench.chaos.fleet import Fleet
 from bench.chaos.mischief import Mischief
 from bench.scenarios import Report
-from bench.stack import ENGINE, Stack, engines, fail, running
+from bench.stack import Stack, fail, running
 
 LIMIT = 30.0
 """What a client waits at most. The gateway's own limits, below, end every request before that."""
@@ -25,10 +25,6 @@ SETTINGS = {
     "warm": {"requests": 4, "keep_warm_after": 5.0},
     "timeouts": {"queue_wait": 8, "connect": 1, "first_token": 3, "token_gap": 2, "total": 20},
 }
-MANAGED = ManagedSettings(command=ENGINE, backoff_first=2.0, backoff_max=4.0, grace=2.0)
-"""Slow restarts: an engine that was killed is away for seconds."""
-STEP_MS = 40
-"""An answer takes about a second, so that most troubles meet answers that have begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,6 @@ class Chaos:
 
     requests: int = 2000
     concurrency: int = 64
-    engines: int = 4
     every: float = 0.5
     seed: int = 1
     looks: int = 8
@@ -69,16 +64,17 @@ class _Left:
     tasks: int
 
 
-async def measure(chaos: Chaos, folder: Path) -> Report:
+async def measure(chaos: Chaos, fleet: Fleet, folder: Path) -> Report:
     """Raises NotReady and ChildEnded."""
-    names = [f"engine-{number}" for number in range(chaos.engines)]
-    plan = engines(names, step_ms=STEP_MS)
-    async with running(folder, plan, MANAGED, SETTINGS) as stack:
+    within = fleet.ready_within
+    async with running(folder, fleet.plan, fleet.managed, SETTINGS, ready_within=within) as stack:
         before = await _settled(stack, chaos.looks)
         seen = _Seen()
-        mischief = Mischief(stack.node, stack.http, Random(chaos.seed), every=chaos.every)
-        await _load(chaos, stack, seen, mischief)
-        await stack.until_ready()
+        mischief = Mischief(stack.node, stack.http, fleet.kinds, Random(chaos.seed))
+        await _load(chaos, stack, seen, mischief, model=fleet.model)
+        if fleet.obeys:
+            await _make_peace(stack)
+        await stack.until_ready(within)
         after = await _settled(stack, chaos.patience, enough=before)
         in_flight = await stack.metric("forebay_in_flight_requests")
         running_on = await _engines_count(stack)
@@ -112,7 +108,7 @@ async def measure(chaos: Chaos, folder: Path) -> Report:
     )
 
 
-async def _load(chaos: Chaos, stack: Stack, seen: _Seen, mischief: Mischief) -> None:
+async def _load(chaos: Chaos, stack: Stack, seen: _Seen, mischief: Mischief, *, model: str) -> None:
     """So many clients, each with one request at a time, until all were asked."""
     rng = Random(chaos.seed)
     numbers = iter(range(chaos.requests))
@@ -120,21 +116,21 @@ async def _load(chaos: Chaos, stack: Stack, seen: _Seen, mischief: Mischief) -> 
 
     async def one_client() -> None:
         for number in numbers:
-            seen.add(await ask(client, number, stream=rng.random() < 0.7, limit=LIMIT))
+            stream = rng.random() < 0.7
+            seen.add(await ask(client, number, model=model, stream=stream, limit=LIMIT))
 
     async with asyncio.TaskGroup() as group:
-        troubling = group.create_task(mischief.run(), name="mischief")
+        troubling = group.create_task(mischief.run(every=chaos.every), name="mischief")
         async with asyncio.TaskGroup() as load:
             for _ in range(chaos.concurrency):
                 load.create_task(one_client(), name="client")
         troubling.cancel()
     await client.close()
-    await _make_peace(stack)
 
 
 async def _make_peace(stack: Stack) -> None:
     """The troubles that are still in store are called off; engines that are down come back."""
-    for spec in stack.node.specs():
+    for spec in stack.backends:
         while not await fail(stack.http, spec.url, "none", None):  # noqa: ASYNC110 - a process
             await asyncio.sleep(0.1)
 
@@ -160,7 +156,7 @@ async def _look(stack: Stack) -> _Left:
 async def _engines_count(stack: Stack) -> float:
     """What the engines themselves say that they have."""
     total = 0.0
-    for spec in stack.node.specs():
+    for spec in stack.backends:
         async with stack.http.get(f"{spec.url}/metrics") as answer:
             page = await answer.text()
         for family in text_string_to_metric_families(page):

@@ -15,9 +15,9 @@ import aiohttp
 from backends.managed.node import ManagedNode
 from bench.stack import fail, signal_group
 
+TO_ANY_PROCESS = ("kill", "freeze")
 KINDS = (
-    "kill",
-    "freeze",
+    *TO_ANY_PROCESS,
     "hang_after_first",
     "hang",
     "busy",
@@ -35,18 +35,19 @@ class Mischief:
     """Troubles the engines until cancelled. `done` counts what was done, by kind."""
 
     def __init__(
-        self, node: ManagedNode, http: aiohttp.ClientSession, rng: Random, *, every: float
+        self, node: ManagedNode, http: aiohttp.ClientSession, kinds: Sequence[str], rng: Random
     ) -> None:
         self.done: Counter[str] = Counter()
         self._node = node
         self._http = http
+        self._kinds = kinds
         self._rng = rng
-        self._every = every
 
-    async def run(self) -> None:
+    async def run(self, *, every: float) -> None:
+        """`every`: the mean time between two troubles, in seconds."""
         async with asyncio.TaskGroup() as group:
             for kind, name in self._schedule(sorted(self._node.engines)):
-                await asyncio.sleep(self._every * self._rng.uniform(0.5, 1.5))
+                await asyncio.sleep(every * self._rng.uniform(0.5, 1.5))
                 group.create_task(self._trouble(kind, name), name=f"{kind}-{name}")
 
     async def _trouble(self, kind: str, name: str) -> None:
@@ -56,7 +57,7 @@ class Mischief:
     def _schedule(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Every kind in each round, in another order each time, on every engine but the first."""
         while True:
-            for kind in self._rng.sample(KINDS, len(KINDS)):
+            for kind in self._rng.sample(self._kinds, len(self._kinds)):
                 yield kind, self._rng.choice(names[1:])
 
     async def _do(self, kind: str, name: str) -> bool:

@@ -43,12 +43,12 @@ def real() -> Engine:
 def warm(
     json: Annotated[Path | None, typer.Option(help="Write the result here.")] = None,
     rounds: Annotated[int, typer.Option(help="Each starts the engine twice.", min=1)] = 3,
-    without_vllm: Annotated[
-        bool, typer.Option("--simulated", help="A simulated engine instead of the real vLLM.")
-    ] = False,
+    with_vllm: Annotated[
+        bool, typer.Option("--real/--simulated", help="A vLLM on the CPU, or a simulated engine.")
+    ] = True,
 ) -> None:
     """Compare the time to first token of the first request with and without the warm gate."""
     with measuring("warm", BuildError, WarmFailed, RequestFailed, BackendError) as folder:
-        engine = simulated() if without_vllm else real()
+        engine = real() if with_vllm else simulated()
         done = asyncio.run(until_stopped(measure(engine, rounds, folder)))
     show(done, json)
