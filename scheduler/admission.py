@@ -56,9 +56,10 @@ class Admission:
     def arrived(self, queued: Queued, pool: Pool, now: float) -> None:
         """Count what comes, per model (the fleet's models bound the meters)."""
         model = queued.ticket.model
-        meters, amount = self._load, float(queued.work)
         if pool.smallest:
-            meters, amount = self._shorts, 1.0
+            meters, amount = self._shorts, 1
+        else:
+            meters, amount = self._load, queued.work
         meter = meters.get(model)
         if meter is None:
             meter = meters[model] = Meter()

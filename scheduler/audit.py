@@ -8,7 +8,7 @@ from scheduler.books import Books
 def check(books: Books) -> None:
     """Assert all invariants. Costs a step per ticket."""
     _check_tickets(books)
-    assert all(m.vacant is not m.full for m in books.fleet), "a vacancy has drifted"
+    assert all(m.vacant is m.has_room() for m in books.fleet), "a vacancy has drifted"
     assert books.fleet.vacant == sum(m.vacant for m in books.fleet), "vacancies have drifted"
     for member in books.fleet:
         flights = member.flights.values()

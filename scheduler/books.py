@@ -104,7 +104,7 @@ class Books:
         )
         self.flights[ticket.id] = flight
         member.open(flight)
-        if member.full:
+        if not member.has_room():
             self.fleet.filled(member)
         pool.served.add(ticket.prompt_tokens, now)
         pool.last_served = now
@@ -138,7 +138,7 @@ class Books:
         prefilling, was_full = flight.prefilling, not member.vacant
         self.pools.count(flight, -1)
         member.close(flight, now)
-        if was_full and not member.full:
+        if was_full and member.has_room():
             self.fleet.emptied(member)
         if member.removed:
             self.fleet.release(member)

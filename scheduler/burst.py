@@ -87,9 +87,6 @@ class Recovering:
         self.next_step = inf
         """When the first step is due; infinite when all limits are whole."""
 
-    def __bool__(self) -> bool:
-        return bool(self._limits)
-
     def __contains__(self, name: str) -> bool:
         return name in self._limits
 

@@ -98,16 +98,22 @@ class Scheduler:
         if books.waiting:
             if books.fleet.vacant:
                 self._dispatcher.pump(turn)
-            if turn.newcomer is not None and not turn.newcomer.gone:
-                self._refuse_newcomer(turn.newcomer, turn)
+            newcomer = turn.newcomer
+            if newcomer is not None and not newcomer.gone:
+                # It could not go at once: it may make its queue too long.
+                refusal = books.pools[newcomer.service_class].refusal(newcomer.ticket)
+                if refusal is not None:
+                    self._reject_queued(newcomer, refusal, turn)
             # Where no slot is free nothing but a deadline comes with time, and only a newcomer's
             # can be sooner than what was announced.
-            sooner = self._announced == inf or (
-                turn.newcomer is not None and not books.expiry.none_before(self._announced)
-            )
-            if sooner or books.fleet.vacant or books.recovering:
+            if (
+                books.fleet.vacant
+                or books.recovering.next_step < inf
+                or self._announced == inf
+                or (newcomer is not None and newcomer.expires < self._announced)
+            ):
                 self._announce(turn)
-        elif books.recovering:
+        elif books.recovering.next_step < inf:
             self._announce(turn)
 
     def next_wakeup(self) -> float | None:
@@ -134,14 +140,14 @@ class Scheduler:
         if recovered:
             books.limit_changed()
         for name, before, after in recovered:
-            turn.tell(Decided(name, "limit recovers", before, after, turn.cause))
+            turn.commands.append(Decided(name, "limit recovers", before, after, turn.cause()))
 
     def _announce(self, turn: Turn) -> None:
         """Ask to be woken, unless an announced time that still lies ahead is early enough."""
         wakeup = self._next_due()
         if wakeup < self._announced:
             self._announced = wakeup
-            turn.tell(WakeAt(wakeup, turn.cause))
+            turn.commands.append(WakeAt(wakeup, turn.cause()))
 
     def _next_due(self) -> float:
         books = self._books
@@ -169,12 +175,6 @@ class Scheduler:
         elif books.waiting or not self._dispatcher.at_once(queued, pool, turn):
             books.insert(queued, pool)
             turn.newcomer = queued
-
-    def _refuse_newcomer(self, queued: Queued, turn: Turn) -> None:
-        """Refuse a ticket that could not go at once if that makes its queue too long."""
-        refusal = self._books.pools[queued.service_class].refusal(queued.ticket)
-        if refusal is not None:
-            self._reject_queued(queued, refusal, turn)
 
     def _refusal(self, ticket: Ticket) -> Reason:
         """Why nobody can serve a ticket."""
@@ -220,7 +220,7 @@ class Scheduler:
     def _reject(self, ticket: Ticket, pool: Pool, reason: Reason, turn: Turn) -> None:
         for_now = reason in _FOR_NOW
         retry_after = self._drain_time(pool, turn.now) if for_now else _RETRY_AFTER_DOWN
-        turn.tell(Reject(ticket.id, reason, retry_after, pool.name, turn.cause))
+        turn.commands.append(Reject(ticket.id, reason, retry_after, pool.name, turn.cause()))
 
     def _drain_time(self, pool: Pool, now: float) -> float:
         """Seconds until what is queued now will have been sent on, within 1 to 120.
@@ -248,7 +248,7 @@ class Scheduler:
         before = limit.effective
         if limit.halve(turn.now):
             self._books.limit_changed()
-            turn.tell(Decided(name, why, before, limit.effective, turn.cause))
+            turn.commands.append(Decided(name, why, before, limit.effective, turn.cause()))
         if self._books.recovering.put(name, limit):
             self._books.stirred = True
 
@@ -276,7 +276,7 @@ class Scheduler:
         if member is None:
             return
         if event.cancel:
-            turn.commands += [Cancel(ticket_id, turn.cause) for ticket_id in member.flights]
+            turn.commands += [Cancel(ticket_id, turn.cause()) for ticket_id in member.flights]
         books.recovering.forget(event.name)
         books.prefixes.forget(event.name)
         books.fit_limits()

@@ -97,7 +97,9 @@ class Dispatcher:
 
     def _send(self, ticket: Ticket, pool: Pool, offer: Offer, turn: Turn) -> None:
         self._books.launch(ticket, pool, offer, turn.now)
-        turn.tell(Dispatch(ticket.id, offer.member.backend.name, pool.name, turn.cause))
+        turn.commands.append(
+            Dispatch(ticket.id, offer.member.backend.name, pool.name, turn.cause())
+        )
 
     def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
         """What the ticket takes now, or None and a note of when to ask again."""
@@ -164,15 +166,15 @@ class Dispatcher:
         return books.chooser.pick(open_ones, ticket)
 
     def _open(self, members: Sequence[Member], pool: Pool) -> Sequence[Member]:
-        claimed, fleet = self._claimed, self._books.fleet
-        if len(members) > WINDOW and claimed is None and fleet.vacant == len(fleet):
+        claimed, books = self._claimed, self._books
+        if len(members) > WINDOW and claimed is None and books.fleet.vacant == len(books.fleet):
             # Nobody is to be left out, and a big fleet is not walked for that.
             found = members
         else:
             found = [m for m in members if m.vacant and m is not claimed]
         if pool.smallest:
             return found
-        return [m for m in found if self._books.pools.has_slot(m, pool)]
+        return [m for m in found if books.pools.has_slot(m, pool)]
 
     def _openings(self, ticket: Ticket, now: float) -> Openings:
         books = self._books

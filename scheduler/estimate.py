@@ -69,7 +69,8 @@ class PrefillCost:
             self._pending = (x + tokens, z + cached, y + seconds)
             return
         if self._pending is not None:
-            self._learn(*self._pending, keep=exp((self._at - now) / _MEMORY))
+            before, then, took = self._pending
+            self._learn(before, then, took, exp((self._at - now) / _MEMORY))
         self._pending = (tokens, cached, seconds)
         self._at, self._first = now, seconds
 

@@ -7,7 +7,7 @@ from the log alone.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from scheduler.model import Backend, Settings, Ticket
 
@@ -143,10 +143,12 @@ class Reason(Enum):
     DRAINING = "draining"
 
 
-class Dispatch(NamedTuple):
+@dataclass(slots=True)
+class Dispatch:
     """Send the ticket to the backend; the slot is taken until Finished, Failed or Abandoned.
 
-    A tuple, because each request needs one: a frozen dataclass takes four times as long to make.
+    Not frozen, because each request needs one, which would take four times as long to make. The
+    scheduler keeps none that it has handed out: what a caller did to one would reach nobody else.
     """
 
     ticket_id: str

@@ -59,7 +59,7 @@ class Fleet:
     def recount(self) -> None:
         """Count the vacant backends after a limit, or a backend, has changed."""
         for member in self:
-            member.vacant = not member.full
+            member.vacant = member.has_room()
         self.vacant = sum(member.vacant for member in self)
 
     def filled(self, member: Member) -> None:

@@ -74,11 +74,6 @@ class LazyHeap(Generic[Item]):
         else:
             line.popleft()
 
-    def none_before(self, key: float) -> bool:
-        """Whether certainly no key is smaller; False also where only a ghost's is."""
-        line, heap = self._line, self._heap
-        return (not line or line[0][0] >= key) and (not heap or heap[0][0] >= key)
-
     def due(self, key: float) -> Item | None:
         """The first item, if its key is `key` or less."""
         first = self.first()

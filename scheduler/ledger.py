@@ -107,9 +107,8 @@ class Member:
     def in_flight(self) -> int:
         return len(self.flights)
 
-    @property
-    def full(self) -> bool:
-        return len(self.flights) >= self.limit.effective or not self.backend.limit
+    def has_room(self) -> bool:
+        return len(self.flights) < self.limit.effective and self.backend.limit > 0
 
     @property
     def idle(self) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple
 
 from scheduler.lazyheap import LazyHeap
 from scheduler.model import Ticket
@@ -122,7 +121,8 @@ class Head:
     lane: Lane
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Bounds:
     """How much may wait; infinite where that is not bounded."""
 
     tickets: float

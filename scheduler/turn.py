@@ -15,10 +15,6 @@ class Turn:
         self.newcomer: Queued | None = None
         self.commands: list[Command] = []
 
-    @property
     def cause(self) -> str:
         """The event's id; made only for a turn that commands something."""
         return CAUSES[type(self._event)](self._event)
-
-    def tell(self, command: Command) -> None:
-        self.commands.append(command)

@@ -81,7 +81,6 @@ def test_it_agrees_with_a_plain_list_while_most_of_it_leaves(in_order: float) ->
                 assert heap.first() is None
                 continue
         assert _first(heap) == (min(live)[0], min(live)[2].name)
-        assert heap.none_before(min(live)[0])
     assert len(heap) == len(live)
     assert {item.name for item in heap} == {item.name for _, _, item in live}
     assert len(heap._line) + len(heap._heap) < 400

@@ -29,8 +29,8 @@ MUTANTS = {
     ),
     "a backend's limit is off by one": (
         "ledger.py",
-        "len(self.flights) >= self.limit.effective",
-        "len(self.flights) > self.limit.effective",
+        "len(self.flights) < self.limit.effective",
+        "len(self.flights) <= self.limit.effective",
     ),
     "a vacancy is not noticed": ("books.py", "self.fleet.emptied(member)", "pass"),
     "a vacancy is counted twice": ("fleet.py", "self.vacant += 1", "self.vacant += 2"),
