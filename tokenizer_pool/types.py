@@ -156,7 +156,7 @@ class Wanted:
     prompt_ids: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TokenizedPrompt:
     """A validated request, ready to go upstream in either channel.
 
@@ -168,6 +168,8 @@ class TokenizedPrompt:
     Of several prompts in one request `prompt_tokens` is the sum and `longest` the longest one.
     `media` are pictures and the like by kind, which `prompt_tokens` does not include; `previous` is
     the stored response that this request goes on from.
+
+    Nobody changes it; it is not frozen because that would make it four times as costly to make.
     """
 
     model: str
