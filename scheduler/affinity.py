@@ -7,11 +7,8 @@ had to store since. What a hit is worth is decided by `placement`, in seconds.
 from collections import OrderedDict
 from collections.abc import Mapping
 from math import inf
-from types import MappingProxyType
 
 from scheduler.model import AffinitySpec, Backend, Ticket
-
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class _Cache:
@@ -59,8 +56,6 @@ class PrefixMap:
 
         At least one token of a prompt is always left to compute.
         """
-        if not ticket.prefix and not ticket.session:
-            return _NOTHING
         held: dict[str, int] = {}
         spec, oldest = self._spec, now - self._spec.memory
         if ticket.prefix:

@@ -83,12 +83,13 @@ class Books:
     def launch(self, ticket: Ticket, pool: Pool, offer: Offer, now: float) -> None:
         """Enter a ticket that waits no more into a backend's ledger."""
         member = offer.member
-        settings, tokens, cost = self.settings, offer.tokens, member.cost
+        settings, cost = self.settings, member.cost
+        tokens, cached = offer.tokens, offer.cached
         blocking = tokens > settings.hold.step_tokens
         bursty = tokens > settings.burst.prompt_tokens
-        lengthy = offer.cached * cost.per_cached > settings.hold.ahead
+        lengthy = cached * cost.per_cached > settings.hold.ahead
         # Without what an engine takes beside the prefill: when that grows, tokens come late.
-        read = member.cached_backlog + offer.cached
+        read = member.cached_backlog + cached
         expected = now + cost.share(member.prefill_backlog + tokens, read)
         flight = Flight(
             ticket,
@@ -96,7 +97,7 @@ class Books:
             member,
             now,
             tokens,
-            offer.cached,
+            cached,
             blocking,
             bursty,
             lengthy,

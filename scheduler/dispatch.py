@@ -6,6 +6,7 @@ that one may begin now; remembers when to ask again.
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 
 from scheduler.admission import Offer, Openings
 from scheduler.books import Books
@@ -21,6 +22,7 @@ from scheduler.turn import Turn
 _TICK = 0.001
 _ROUNDING = 1e-6
 _NOBODY: frozenset[str] = frozenset()
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Dispatcher:
@@ -104,7 +106,9 @@ class Dispatcher:
     def _offer(self, queued: Queued, pool: Pool, now: float) -> Offer | None:
         """What the ticket takes now, or None and a note of when to ask again."""
         ticket = queued.ticket
-        cached = self._books.prefixes.cached_tokens(ticket, now)
+        cached = _NOTHING
+        if ticket.prefix or ticket.session:
+            cached = self._books.prefixes.cached_tokens(ticket, now)
         members = self._with_slot(pool, ticket, cached)
         found = self._of_own(queued, pool, offers(members, ticket, cached, now), now)
         if found is None and pool.spec.spill:
@@ -156,8 +160,11 @@ class Dispatcher:
         """The backends to choose from: what the ticket may use and has a slot for the class."""
         books = self._books
         found = books.fleet.candidates(pool.name, ticket.model, ticket.avoid)
+        open_ones: Sequence[Member]
         if len(found) <= WINDOW:
             open_ones = self._open(found, pool)
+        elif self._all_open(pool):
+            open_ones = books.chooser.look_at(found, ticket, cached)
         else:
             few = books.chooser.look_at(found, ticket, cached)
             open_ones = self._open(few, pool) or self._open(found, pool)
@@ -165,16 +172,17 @@ class Dispatcher:
             return open_ones
         return books.chooser.pick(open_ones, ticket)
 
-    def _open(self, members: Sequence[Member], pool: Pool) -> Sequence[Member]:
-        claimed, books = self._claimed, self._books
-        if len(members) > WINDOW and claimed is None and books.fleet.vacant == len(books.fleet):
-            # Nobody is to be left out, and a big fleet is not walked for that.
-            found = members
-        else:
-            found = [m for m in members if m.vacant and m is not claimed]
+    def _all_open(self, pool: Pool) -> bool:
+        """Whether certainly no backend is full or claimed, so that a big fleet is not walked."""
+        fleet = self._books.fleet
+        return pool.smallest and self._claimed is None and fleet.vacant == len(fleet)
+
+    def _open(self, members: Sequence[Member], pool: Pool) -> list[Member]:
+        claimed = self._claimed
+        found = [m for m in members if m.vacant and m is not claimed]
         if pool.smallest:
             return found
-        return [m for m in found if books.pools.has_slot(m, pool)]
+        return [m for m in found if self._books.pools.has_slot(m, pool)]
 
     def _openings(self, ticket: Ticket, now: float) -> Openings:
         books = self._books

@@ -64,13 +64,12 @@ class PrefillCost:
     def add(self, tokens: int, seconds: float, now: float, cached: int = 0) -> None:
         """A prompt's first token came `seconds` after the backend could begin with it."""
         step = max(_SAME_STEP, _SAME_SHARE * self._first) if cached else _SAME_STEP
-        if self._pending is not None and now - self._at < step:
-            x, z, y = self._pending
-            self._pending = (x + tokens, z + cached, y + seconds)
-            return
         if self._pending is not None:
-            before, then, took = self._pending
-            self._learn(before, then, took, exp((self._at - now) / _MEMORY))
+            x, z, y = self._pending
+            if now - self._at < step:
+                self._pending = (x + tokens, z + cached, y + seconds)
+                return
+            self._learn(x, z, y, exp((self._at - now) / _MEMORY))
         self._pending = (tokens, cached, seconds)
         self._at, self._first = now, seconds
 

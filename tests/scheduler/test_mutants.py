@@ -118,7 +118,7 @@ NAMED = {
         (POLICIES, "test_what_is_cached_counts_for_whether_an_answer_can_come_in_time"),
     ),
     "a cached prompt is late for those before it": (
-        ("books.py", "read = member.cached_backlog + offer.cached", "read = 0"),
+        ("books.py", "read = member.cached_backlog + cached", "read = 0"),
         (
             CACHED,
             "test_first_tokens_of_cached_prompts_are_not_late_for_what_was_before_them",
