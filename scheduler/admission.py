@@ -94,7 +94,8 @@ class Admission:
         An engine takes new prompts between two steps only: what comes a step too late leaves it
         half idle for one, and while it decodes a step lasts as long as the gap between tokens.
         Of prompts that are cached, and take long all the same, no step is filled: they pass through
-        its front, its core and its worker, one in each.
+        its front, its core and its worker, one in each; and those wait that came within a step,
+        which also decodes what has begun.
         """
         hold, member = self._hold, offer.member
         if member.blocking:
@@ -102,7 +103,8 @@ class Admission:
         cost = member.cost
         reading = offer.cached * cost.per_cached
         if reading > hold.ahead and reading > offer.tokens * cost.per_token:
-            return max(_WORTH, cost.base + _STAGES * cost.share(offer.tokens, offer.cached))
+            stages = cost.base + _STAGES * cost.share(offer.tokens, offer.cached)
+            return max(_WORTH, stages) + member.pace.itl
         return max(hold.ahead, cost.seconds(hold.step_tokens))
 
     def _held(self, offer: Offer, pool: Pool, queued: Queued, shared: "Openings") -> float:

@@ -44,7 +44,7 @@ Waves = list[list[Reading]]
 
 def rounds(concurrency: int) -> int:
     """How often each side gets a wave: some hundred requests, fewer where one client waits."""
-    return min(15, max(2, 64 // concurrency))
+    return min(15, max(4, 64 // concurrency))
 
 
 async def sides_of(http: aiohttp.ClientSession, pair: Pair, size: Size) -> dict[str, Side]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.estimate import PrefillCost
-from scheduler.events import Dispatch, Finished, FirstToken
+from scheduler.events import Dispatch, Finished, FirstToken, Progress
 from scheduler.model import AffinitySpec, BurstSpec
 from tests.scheduler.playbook import TWO_CLASSES, Playbook, backend
 
@@ -81,6 +81,15 @@ def test_an_engine_that_reads_cached_prompts_one_by_one_has_at_most_four_of_them
     play = _taught(each=0.08)
     sent = [_cached(play, 20.0, f"t{number}") for number in range(16)]
     assert sent == ["b"] * 4 + [None] * 12
+
+
+def test_an_engine_that_decodes_beside_gets_as_many_more_as_come_within_a_step() -> None:
+    play = _taught(each=0.08)
+    play.arrive(18.0, "talk", 10)
+    play(18.01, FirstToken("talk"))
+    play(19.61, Progress("talk", 11))
+    sent = [_cached(play, 20.0, f"t{number}") for number in range(16)]
+    assert sent == ["b"] * 6 + [None] * 10
 
 
 def test_the_next_cached_prompt_goes_when_a_first_token_has_come() -> None:

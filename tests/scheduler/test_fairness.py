@@ -6,7 +6,7 @@ what is then the queues' decision alone.
 
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -105,6 +105,7 @@ def _served(settings: Settings, tickets: list[tuple[float, Ticket]]) -> list[Cam
 
 @_quick
 @given(arrivals=_arrivals(st.integers(-1, 2)))
+@example(arrivals=[(0.0, 0), (0.0, 0), *[(0.5, 2)] * 20])
 def test_a_priority_overtakes_only_what_came_at_most_its_head_start_before_it(
     arrivals: list[tuple[float, int]],
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_priority_overtakes_only_what_came_at_most_its_head_start_before_it(
 
 @_quick
 @given(arrivals=_arrivals(st.sampled_from([100, 100, 100, 8000])))
+@example(arrivals=[(0.0, 100), (0.0, 8000), *[(0.5, 100)] * 20])
 def test_short_prompts_overtake_a_long_one_for_a_bounded_time_only(
     arrivals: list[tuple[float, int]],
 ) -> None:

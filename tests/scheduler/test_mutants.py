@@ -138,6 +138,10 @@ NAMED = {
             "test_an_engine_that_reads_cached_prompts_one_by_one_has_at_most_four_of_them",
         ),
     ),
+    "what is decoded beside cached prompts takes no time": (
+        ("admission.py", "max(_WORTH, stages) + member.pace.itl", "max(_WORTH, stages)"),
+        (CACHED, "test_an_engine_that_decodes_beside_gets_as_many_more_as_come_within_a_step"),
+    ),
     "a cached backlog is given back as a whole": (
         ("ledger.py", "self.cached_backlog -= flight.cached", "self.cached_backlog = 0"),
         (CACHED, "test_the_next_cached_prompt_goes_when_a_first_token_has_come"),
