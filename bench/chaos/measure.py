@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -58,10 +58,21 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What the gateway has when nothing is asked of it."""
+    """What there is when nothing is asked of the gateway: in it, and by what the engines say. They
+    count the gateway's own requests too, by which it keeps them warm."""
 
     descriptors: int
     tasks: int
+    in_flight: int
+    engines_in_flight: int
+
+    def least(self, other: "_Left") -> "_Left":
+        """Of each, the lesser one."""
+        return _Left(*map(min, astuple(self), astuple(other)))
+
+    def within(self, other: "_Left") -> bool:
+        """Nothing of it is more than in the other one."""
+        return self.least(other) == self
 
 
 async def measure(chaos: Chaos, fleet: Fleet, folder: Path) -> Report:
@@ -69,15 +80,14 @@ async def measure(chaos: Chaos, fleet: Fleet, folder: Path) -> Report:
     within = fleet.ready_within
     async with running(folder, fleet.plan, fleet.managed, SETTINGS, ready_within=within) as stack:
         before = await _settled(stack, chaos.looks)
+        none_asked = replace(before, in_flight=0, engines_in_flight=0)
         seen = _Seen()
         mischief = Mischief(stack.node, stack.http, fleet.kinds, Random(chaos.seed))
         await _load(chaos, stack, seen, mischief, model=fleet.model)
         if fleet.obeys:
             await _make_peace(stack)
         await stack.until_ready(within)
-        after = await _settled(stack, chaos.patience, enough=before)
-        in_flight = await stack.metric("forebay_in_flight_requests")
-        running_on = await _engines_count(stack)
+        after = await _settled(stack, chaos.patience, enough=none_asked)
     # The gateway has ended: its request log is complete.
     lines = _lines_per_request(stack.log)
     ids = [name_of(number) for number in range(chaos.requests)]
@@ -88,8 +98,8 @@ async def measure(chaos: Chaos, fleet: Fleet, folder: Path) -> Report:
             "wrong": seen.verdicts["wrong"],
             "ended_twice": seen.more_ends + sum(lines[name] > 1 for name in ids),
             "unrecorded": sum(lines[name] == 0 for name in ids),
-            "in_flight_end": in_flight,
-            "engines_in_flight_end": running_on,
+            "in_flight_end": after.in_flight,
+            "engines_in_flight_end": after.engines_in_flight,
             "fd_growth": max(0, after.descriptors - before.descriptors),
             "task_growth": max(0, after.tasks - before.tasks),
             "whole": seen.verdicts["whole"],
@@ -140,28 +150,31 @@ async def _settled(stack: Stack, looks: int, enough: _Left | None = None) -> _Le
     moment later."""
     least = await _look(stack)
     for _ in range(looks):
-        if enough and least.descriptors <= enough.descriptors and least.tasks <= enough.tasks:
+        if enough and least.within(enough):
             break
         await asyncio.sleep(1.0)
-        seen = await _look(stack)
-        least = _Left(min(least.descriptors, seen.descriptors), min(least.tasks, seen.tasks))
+        least = least.least(await _look(stack))
     return least
 
 
 async def _look(stack: Stack) -> _Left:
-    tasks = await stack.metric("forebay_tasks")
-    return _Left(stack.descriptors(), int(tasks))
+    return _Left(
+        descriptors=stack.descriptors(),
+        tasks=int(await stack.metric("forebay_tasks")),
+        in_flight=int(await stack.metric("forebay_in_flight_requests")),
+        engines_in_flight=await _engines_count(stack),
+    )
 
 
-async def _engines_count(stack: Stack) -> float:
+async def _engines_count(stack: Stack) -> int:
     """What the engines themselves say that they have."""
-    total = 0.0
+    total = 0
     for spec in stack.backends:
         async with stack.http.get(f"{spec.url}/metrics") as answer:
             page = await answer.text()
         for family in text_string_to_metric_families(page):
             if family.name in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
-                total += sum(sample.value for sample in family.samples)
+                total += sum(int(sample.value) for sample in family.samples)
     return total
 
 
