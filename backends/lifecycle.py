@@ -25,6 +25,8 @@ from backends.warm import Warmer
 
 FAILED_STATUSES = frozenset((500, 502, 504))
 """Answers that count as failures of the backend; 503 says that it is busy."""
+KEEP_SHARES = (0.8, 1.0)
+"""Of `keep_after`: between which shares of it a keep-warm request comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Lifecycle:
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._checked_at = 0.0
+        self._keep_share = 1.0
         self._wake = asyncio.Event()
         self._has_peer = has_peer
         self._breaker = Breaker(settings.breaker)
@@ -153,6 +156,8 @@ class Lifecycle:
         strikes = 0
         self._checked_at = monotonic()
         while True:
+            # A client that asks as seldom as this does must not meet it each time.
+            self._keep_share = self._rng.uniform(*KEEP_SHARES)
             keep_warm = await self._until_check_is_due()
             asked_at = monotonic()
             try:
@@ -193,7 +198,7 @@ class Lifecycle:
             return self._checked_at + self._settings.backoff_first, False
         idle_since, keep_after = self.traffic.idle_since, self._settings.warm.keep_after
         if idle_since is not None and keep_after is not None:
-            return max(idle_since, self._checked_at) + keep_after, True
+            return max(idle_since, self._checked_at) + keep_after * self._keep_share, True
         heard_at = max(self.traffic.heard_at, self._checked_at)
         return heard_at + self._settings.health_interval, False
 

@@ -17,8 +17,8 @@ class WarmSettings:
     or `time_limit` is: what has answered by then is warm enough, and the engine slow.
     `prompt_tokens` gives the lengths that each class's prompts have, at some of its quantiles: the
     requests of a round have them in turn. `default_tokens` is that of a backend of no known class.
-    `keep_after` is how long a backend may idle before it is sent one more such request (None:
-    never).
+    `keep_after` is how long a backend may idle at most before it is sent one more such request, at
+    a random moment of its last fifth (None: never).
     """
 
     requests: int = 10

@@ -47,7 +47,7 @@ class Watch:
 
 @asynccontextmanager
 async def fleet_of(
-    *specs: BackendSpec, settings: FleetSettings = FAST
+    *specs: BackendSpec, settings: FleetSettings = FAST, rng: Random | None = None
 ) -> AsyncIterator[tuple[Fleet, Watch]]:
     watch = Watch()
     fleet = Fleet(
@@ -56,7 +56,7 @@ async def fleet_of(
         watch,
         lambda _, coro: start(coro),
         on_load=watch.loads.append,
-        rng=Random(7),
+        rng=rng or Random(7),
     )
     await fleet.start()
     try:

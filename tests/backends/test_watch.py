@@ -302,6 +302,31 @@ async def test_an_idle_backend_is_kept_warm_and_one_in_use_is_not() -> None:
         assert watch.states()[-1] == "ready"
 
 
+async def test_a_client_as_seldom_as_the_keep_warm_requests_does_not_meet_each_of_them() -> None:
+    settings = replace(FAST, warm=replace(FAST.warm, keep_after=600.0))
+    engine, drawn = Engine(), Early()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(engine.serving())
+        fleet = fleet_of(engine.spec(), settings=settings, rng=drawn)
+        _, watch = await stack.enter_async_context(fleet)
+        await watch.until(State.READY)
+        warmed = len(engine.asked("/v1/chat/completions"))
+        await until(lambda: len(engine.asked("/v1/chat/completions")) > warmed)
+    assert (0.8, 1.0) in drawn.between
+
+
+class Early(Random):
+    """Draws what is next to nothing, and keeps between what it was to draw."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.between: list[tuple[float, float]] = []
+
+    def uniform(self, a: float, b: float) -> float:
+        self.between.append((a, b))
+        return 1e-4
+
+
 async def test_an_idle_backend_that_died_is_found_by_its_keep_warm_request() -> None:
     settings = replace(FAST, warm=replace(FAST.warm, keep_after=0.05), health_strikes=1000)
     engine = Engine()
