@@ -100,11 +100,12 @@ class Preparing:
         return self._costs.guess(prompt.model, prompt.media)
 
     def _form(self, body: bytes, content_type: str, boundary: bytes) -> Prepared:
-        span = multipart.model_in(body, boundary)
-        asked = None if span is None else body[slice(*span)].decode("utf-8", "replace").strip()
+        body = bytes(body)  # a large one may have come as a view
+        parts = multipart.parts_of(body, boundary)
+        asked = multipart.model_in(body, parts)
         model = self._model(asked)
-        if span is not None and model != asked:
-            body = body[: span[0]] + model.encode() + body[span[1] :]
+        renamed = model if asked is not None and model != asked else None
+        body = multipart.as_sent(body, parts, renamed)
         guess = self._costs.guess(model, _SOUND)
         return Prepared(_unread(model, guess, body), content_type)
 

@@ -14,7 +14,7 @@ import httpx2 as httpx
 
 OWN_CODES = frozenset(
     ("model_not_found", "context_length_exceeded", "invalid_json", "unknown_endpoint")
-) | {"wrong_method", "invalid_model", "model_required"}
+) | {"wrong_method", "invalid_model", "model_required", "invalid_form"}
 """Errors that are the gateway's own words."""
 
 _DRAWN = frozenset(("id", "item_id", "call_id", "tool_use_id", "created", "created_at"))

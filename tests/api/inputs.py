@@ -193,6 +193,9 @@ _ODD_HEADERS: tuple[dict[str, str], ...] = (
     {"connection": "close"},
     {"content-type": "text/plain"},
     {"content-type": "multipart/form-data; boundary=x"},
+    {"content-type": "Application/JSON"},
+    {"content-type": "APPLICATION/json; charset*=utf-8''x"},
+    {"content-type": "Multipart/Form-Data; boundary*1=b; boundary*=c"},
     {"x-request-id": "\xe9" * 200},
     {"x-request-timeout": "0"},
     {"x-request-timeout": "1e9"},
@@ -204,20 +207,36 @@ _ODD_HEADERS: tuple[dict[str, str], ...] = (
 )
 
 
-_FORM = (
-    b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n'
+_FIELDS_OF_FORMS = (
+    b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n' % MODEL.encode(),
+    b"--x\r\nContent-Disposition: form-data; name = model\r\n\r\nother\r\n",
+    b"--x\r\nContent-Disposition: form-data; name*=utf-8''model\r\n\r\nother\r\n",
+    b'--x\r\nContent-Disposition: form-data; name="vllm_xargs"\r\n\r\n{"a": 1}\r\n',
+    b'--x\r\ncontent-disposition: form-data; name="file"; filename="b"\r\n\r\nRIFX\r\n',
+)
+_LAST_OF_FORMS = (
     b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\nRIFF\r\n--x--'
-) % MODEL.encode()
-_FORM_TYPES = (b"; boundary=x", b"", b'; boundary="', b"; boundary=" + b"y" * 3000)
+)
+_FORM_TYPES = (
+    *(b"; boundary=x", b"; boundary=x", b"; Boundary = x", b'; boundary="x"; charset=UTF-8'),
+    *(b"", b'; boundary="', b"; boundary=" + b"y" * 3000, b"; charset=utf-16; boundary=x"),
+    *(b"; boundary*=x", b"; boundary*0=x; boundary*1=y", b"; boundary*1=b; boundary*=c"),
+    *(b"; boundary*=utf-8''x; boundary=y", b"; boundary=x; boundary=y", b"; boundary*0*=%ff'"),
+)
+_FORM_KINDS = (b"multipart/form-data", b"Multipart/Form-Data", b"MULTIPART/FORM-DATA ")
 
 
 def _form(rng: random.Random) -> Connection:
-    spoilt = bytearray(_FORM)
-    for _ in range(rng.randint(0, 3)):
+    fields = [_FIELDS_OF_FORMS[0], *rng.choices(_FIELDS_OF_FORMS, k=rng.randint(0, 2))]
+    rng.shuffle(fields)
+    spoilt = bytearray(b"".join(fields) + _LAST_OF_FORMS)
+    if rng.random() < 0.02:  # beyond what is gathered in pieces
+        spoilt[-7:-7] = b"RIFF" * 100_000
+    for _ in range(rng.choice((0, 0, 1, 2, 3))):
         where = rng.randrange(len(spoilt))
         spoilt[where : where + rng.randint(0, 9)] = rng.randbytes(rng.randint(0, 9))
     head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n"
-    kind = b"content-type: multipart/form-data" + rng.choice(_FORM_TYPES)
+    kind = b"content-type: " + rng.choice(_FORM_KINDS) + rng.choice(_FORM_TYPES)
     return Connection("forms", [head % len(spoilt) + kind + b"\r\n\r\n" + bytes(spoilt)], 1)
 
 

@@ -1,6 +1,5 @@
-"""The pure parts of the API surface: the table, the router, held responses, media, forms."""
+"""The pure parts of the API surface: the table, the router, held responses, media."""
 
-import itertools
 import json
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.types import BackendSpec
-from gateway.api import held, multipart, openapi, waiting
+from gateway.api import held, openapi, waiting
 from gateway.api.endpoints import ENDPOINTS, REFUSED, Means
 from gateway.api.media import FIRST_GUESS, MediaCosts
 from gateway.api.router import Router
@@ -18,7 +17,6 @@ from gateway.directory import Directory, Row
 from gateway.errors import ClientError, render_error, render_sse_error
 from gateway.http_types import Request
 from gateway.request_ids import RequestIds
-from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.shapes import SHAPES
 from tokenizer_pool.types import Kind
 
@@ -148,77 +146,6 @@ def test_costs_of_many_models_are_not_kept() -> None:
         costs.learn(f"m{number}", (("image", 1),), 0, usage(100_000))
     assert costs.guess("m0", [("image", 1)]) == FIRST_GUESS["image"]
     assert costs.guess("m999", [("image", 1)]) > FIRST_GUESS["image"]
-
-
-def form(*fields: tuple[str, bytes], boundary: bytes = b"xyz") -> bytes:
-    parts = [
-        b"--%b\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % (boundary, name.encode(), v)
-        for name, v in fields
-    ]
-    return b"".join(parts) + b"--%b--\r\n" % boundary
-
-
-@pytest.mark.parametrize(
-    "fields",
-    list(
-        itertools.permutations(
-            [
-                ('name="model"', b"whisper"),
-                ('name="file"; filename="a.wav"', b'RIFF\r\n\r\nname="model"\r\n--xy'),
-                ('name="language"', b"en"),
-            ]
-        )
-    ),
-)
-def test_the_model_of_a_form_is_found(fields: list[tuple[str, bytes]]) -> None:
-    body = form(*fields)
-    span = multipart.model_in(body, b"xyz")
-    assert span is not None
-    assert body[slice(*span)] == b"whisper"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"--xyz",
-        b"--xyz--\r\n",
-        form(('name="file"', b"x")),
-        form(('name="models"', b"x")),
-        form(('name="model"', b"whisper"))[:-30],
-        b'--xyz\r\nContent-Disposition: form-data; name="model"',
-    ],
-)
-def test_a_form_without_a_model_names_none(body: bytes) -> None:
-    assert multipart.model_in(body, b"xyz") is None
-
-
-def test_a_models_name_has_a_bound() -> None:
-    with pytest.raises(InvalidRequest):
-        multipart.model_in(form(('name="model"', b"x" * 5000)), b"xyz")
-
-
-@given(st.binary(max_size=200), st.binary(min_size=1, max_size=3))
-def test_any_bytes_are_a_form_or_none(body: bytes, boundary: bytes) -> None:
-    span = multipart.model_in(body, boundary)
-    assert span is None or 0 <= span[0] <= span[1] <= len(body)
-
-
-@pytest.mark.parametrize(
-    ("content_type", "boundary"),
-    [
-        ("multipart/form-data; boundary=xyz", b"xyz"),
-        ('Multipart/Form-Data; charset=utf-8; boundary="x y"', b"x y"),
-        ("multipart/form-data", None),
-        ("multipart/mixed; boundary=xyz", None),
-        ("application/json", None),
-        ("", None),
-    ],
-)
-def test_the_boundary_is_read_from_the_content_type(
-    content_type: str, boundary: bytes | None
-) -> None:
-    assert multipart.boundary_of(content_type) == boundary
 
 
 @pytest.mark.parametrize(
