@@ -4,6 +4,7 @@ What is in the JSON: `document`.
 """
 
 import csv
+import os
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,33 @@ from bench.load.sample import Sample
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 STATISTICS = ("p50", "p90", "p99", "max")
 LISTS = ("gaps", "stages")
+
+
+class NotWritable(ValueError):
+    """A result cannot be written there; the message says why, and what to do."""
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Before a run is better than after it: then its results are lost. Raises NotWritable."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise NotWritable(f"cannot write {path}: it is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise NotWritable(f"cannot write {path}: there is no folder {path.parent}; create it")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise NotWritable(f"cannot write {path}: no permission; name another file")
+
+
+def folder_made(path: Path) -> None:
+    """The folder for pictures, created where it is missing. Raises NotWritable."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritable(f"cannot make the folder {path}: {error.strerror}") from error
+    if not os.access(path, os.W_OK):
+        raise NotWritable(f"cannot write into {path}: no permission; name another folder")
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -114,7 +114,10 @@ class Book:
             self._study.set_user_attr(_TASK, task)
         elif before != task:
             other = [name for name in task if task[name] != before.get(name)]
-            raise BookFailed(f"{file} is of another search: it differs in {', '.join(other)}")
+            raise BookFailed(
+                f"{file} is of another search: it differs in {', '.join(other)}; "
+                "ask for the same, or name another file with --study"
+            )
 
     def _clear(self) -> None:
         """End what a killed search left open."""
@@ -180,9 +183,19 @@ def _open(file: Path | None) -> "Study":
     except ImportError as error:
         raise BookFailed("the search needs Optuna: pip install 'forebay[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(
-        study_name=_NAME,
-        storage=None if file is None else f"sqlite:///{file}",
-        load_if_exists=True,
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
-    )
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return optuna.create_study(
+            study_name=_NAME,
+            storage=None if file is None else f"sqlite:///{file}",
+            load_if_exists=True,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
+        )
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
+        # Its first line: what follows are statements in SQL and links.
+        why = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise BookFailed(
+            f"cannot keep a study in {file} ({why}): --study takes a new file in a folder that "
+            "exists, or one that an earlier tune wrote"
+        ) from error

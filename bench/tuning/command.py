@@ -1,35 +1,30 @@
 """`python -m bench tune` (also `forebay tune`): the command line of a search for flags."""
 
 import asyncio
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import uvloop
-from rich.console import Console
 
-from backends.plans import file
 from backends.plans.file import BadPlan
 from bench import traces
 from bench.load.discover import LoadFailed
-from bench.load.output import write_json
-from bench.pictures import MissingLibrary, style
-from bench.pictures.tune import draw_search
+from bench.pictures import MissingLibrary
 from bench.stopping import measuring, until_stopped
 from bench.tuning import targets
 from bench.tuning.book import Book, BookFailed
 from bench.tuning.compare import Comparison, compare
-from bench.tuning.document import document
-from bench.tuning.evidence import plan_of, reasons, verdict
+from bench.tuning.concluding import Outputs, Result, conclude
+from bench.tuning.document import chosen_of, document
 from bench.tuning.exhaustive import Exhaustive, exhaust
 from bench.tuning.objective import Aim
 from bench.tuning.search import Budget, NothingAllowed, Search
 from bench.tuning.simulated import Simulated
 from bench.tuning.space import NAMES
 from bench.tuning.targets import EngineKind, Target
+from bench.tuning.task import Order, task_of
 from bench.tuning.telling import Telling
 from bench.tuning.traffic import CLASSES, SHORT, Traffic
 from bench.vllm_env.build import BuildError
@@ -41,33 +36,10 @@ _FAILURES = (
     LoadFailed,
     MissingLibrary,
     NothingAllowed,
+    OSError,
     ValueError,
 )
 _SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the command line asks for, beside the traffic."""
-
-    kind: EngineKind
-    gpu: str
-    plan: Path | None
-    name: str | None
-    aim: Aim
-    budget: Budget
-    seed: int
-    study: Path | None
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where results go besides the terminal."""
-
-    json: Path | None
-    pictures: Path | None
-    plan: Path | None
 
 
 def tune(
@@ -119,8 +91,15 @@ def tune(
     """Find max_num_seqs, max_num_batched_tokens, long_prefill_token_threshold and
     gpu_memory_utilization for one class."""
     sizes = targets.SIMULATED if engine is EngineKind.SIM else targets.ON_CPU
-    with measuring("tune", *_FAILURES) as folder:
-        _check(engine, gpu, plan, service_class)
+    kept = (
+        f"stopped; what was measured is kept, go on with --study {study}"
+        if study
+        else "stopped; what was measured is lost: with --study FILE it is kept, and goes on"
+    )
+    with measuring("tune", *_FAILURES, stopped=kept) as folder:
+        _check(engine, gpu, plan, service_class, exhaustive=exhaustive)
+        outputs = Outputs(json, pictures, write_plan)
+        outputs.check()
         traffic = Traffic(
             rate or sizes[2], requests, prompt or sizes[0], output or sizes[1],
             recorded=tuple(traces.read(trace)) if trace else (),
@@ -130,19 +109,20 @@ def tune(
         budget = Budget(windows, evaluations, seconds, rounds)
         flags = tuple(search.split(","))
         order = Order(engine, gpu, plan, name, aim, budget, seed, study, flags)
-        outputs = Outputs(json, pictures, write_plan)
-        if pictures is not None:
-            style.check()
         run(order, traffic, outputs, folder, exhaustive=exhaustive)
 
 
-def _check(engine: EngineKind, gpu: str, plan: Path | None, service_class: str) -> None:
+def _check(
+    engine: EngineKind, gpu: str, plan: Path | None, service_class: str, *, exhaustive: bool
+) -> None:
     if gpu not in targets.GPUS:
         raise ValueError(f"--gpu takes one of {', '.join(targets.GPUS)}")
     if service_class not in CLASSES:
         raise ValueError(f"--class takes one of {', '.join(CLASSES)}")
     if (engine is EngineKind.MANAGED) is not (plan is not None):
         raise ValueError("--engine managed takes --plan FILE, the others don't")
+    if exhaustive and engine is not EngineKind.SIM:
+        raise ValueError("--exhaustive is for --engine sim: real engines would take days")
 
 
 def run(
@@ -150,28 +130,23 @@ def run(
 ) -> None:
     """The whole of it. Raises any of `_FAILURES`."""
     target = _target(order, traffic, folder)
-    task = _task(order, traffic, target)
+    task = task_of(order, traffic, target)
     book = Book(target.space, task, order.seed, order.study)
     with Telling(order.aim, order.budget.windows, order.budget.evaluations) as telling:
         search = Search(target.evaluator, book, order.aim, order.budget, telling.candidate)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             comparison = runner.run(until_stopped(_measure(search)))
     every = _exhaust(target, search) if exhaustive else None
-    written = document(search, task, comparison, every)
-    _show(written)
-    if outputs.json is not None:
-        write_json(outputs.json, written)
-    if outputs.pictures is not None:
-        print(f"wrote {draw_search(outputs.pictures, written)}")
-    _conclude(target, search, comparison, outputs.plan)
+    conclude(Result(target, search, comparison), document(search, task, comparison, every), outputs)
 
 
 async def _measure(search: Search) -> Comparison | None:
     await search.run()
     rounds = search.budget.rounds
-    if not rounds:
+    chosen, allowed = chosen_of(search)
+    if not rounds or not allowed:
         return None
-    return await compare(search.evaluator, search.best().flags, search.aim, rounds)
+    return await compare(search.evaluator, chosen.flags, search.aim, rounds)
 
 
 def _target(order: Order, traffic: Traffic, folder: Path) -> Target:
@@ -184,52 +159,6 @@ def _target(order: Order, traffic: Traffic, folder: Path) -> Target:
     return replace(found, space=found.space.only(order.flags))
 
 
-def _task(order: Order, traffic: Traffic, target: Target) -> dict[str, Any]:
-    """What a study file is for: with anything of it changed its measurements mean nothing."""
-    asked = asdict(replace(traffic, recorded=()))
-    (engine,) = (engine for engine in target.plan.engines if engine.name == target.name)
-    return {
-        "engine": order.kind.value,
-        "gpu": order.gpu if order.kind is EngineKind.SIM else None,
-        "aim": order.aim.value,
-        "windows": order.budget.windows,
-        "traffic": asked | {"recorded": len(traffic.recorded)},
-        "model": engine.model,
-        "kept": {flag.name: flag.value for flag in engine.flags if flag.name not in NAMES.values()},
-        "axes": {axis: list(values) for axis, values in target.space.axes.items()},
-        "start": asdict(target.space.start),
-    }
-
-
 def _exhaust(target: Target, search: Search) -> Exhaustive:
-    if not isinstance(target.evaluator, Simulated):
-        raise ValueError("--exhaustive is for --engine sim: real engines would take days")
+    assert isinstance(target.evaluator, Simulated), "checked before anything was measured"
     return exhaust(target.evaluator, target.space, search.objective, search.budget.windows)
-
-
-def _show(written: dict[str, Any]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    for key, value in written["summary"].items():
-        told: Sequence[Any] = (
-            [f"--{k} {v}" for k, v in value.items()] if "flags" in key else [value]
-        )
-        console.print(f"{key:24} {' '.join(map(str, told))}")
-    for flag, reason in written["detail"]["reasons"].items():
-        console.print(f"--{flag}: {reason}")
-
-
-def _conclude(
-    target: Target, search: Search, comparison: Comparison | None, path: Path | None
-) -> None:
-    """The verdict, and the plan if there is something to write into it."""
-    if comparison is not None:
-        print(verdict(comparison))
-    if path is None:
-        return
-    if comparison is not None and not comparison.better:
-        print("no plan is written: nothing was found that is better", file=sys.stderr)
-        return
-    chosen = search.best()
-    told = reasons(chosen, search.book, search.objective)
-    path.write_text(file.write(plan_of(target.plan, target.name, chosen.flags, told)))
-    print(f"wrote {path}")

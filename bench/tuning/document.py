@@ -10,7 +10,7 @@ from bench.tuning.compare import Comparison
 from bench.tuning.evidence import curves, reasons, verdict
 from bench.tuning.exhaustive import Exhaustive
 from bench.tuning.objective import Aim, Window, figures
-from bench.tuning.search import Search
+from bench.tuning.search import NothingAllowed, Search
 
 SCHEMA = 1
 
@@ -21,8 +21,10 @@ def document(
     comparison: Comparison | None,
     exhaustive: Exhaustive | None,
 ) -> dict[str, Any]:
-    """All of it. Raises NothingAllowed."""
-    chosen, entries, objective = search.best(), search.book.entries, search.objective
+    """All of it, also of a search that ruled out every candidate: then the chosen one is
+    `Search.nearest`, and nothing is improved. Raises NothingAllowed when there is no candidate."""
+    entries, objective = search.book.entries, search.objective
+    chosen, allowed = chosen_of(search)
     summary: dict[str, Any] = {
         "objective": "ttft_p99_ms" if search.aim is Aim.TTFT else "goodput_per_s",
         "best": _shown(search, chosen.windows),
@@ -33,6 +35,8 @@ def document(
         "measured": len(entries),
         "cut_short": sum(entry.cut_short for entry in entries.values()),
     }
+    if not allowed:
+        summary["improved"] = False
     if comparison is not None:
         summary |= _compared(search, comparison)
     if exhaustive is not None:
@@ -53,6 +57,14 @@ def document(
     }
 
 
+def chosen_of(search: Search) -> tuple[Entry, bool]:
+    """What is shown as chosen, and whether it is allowed."""
+    try:
+        return search.best(), True
+    except NothingAllowed:
+        return search.nearest(), False
+
+
 def _shown(search: Search, windows: tuple[Window, ...]) -> float:
     return round(abs(search.objective.score(windows)), 3)
 
@@ -69,16 +81,23 @@ def _compared(search: Search, comparison: Comparison) -> dict[str, Any]:
 
 
 def _exhausted(search: Search, chosen: Entry, exhaustive: Exhaustive) -> dict[str, Any]:
-    """Both counted alike: the found one by its score on the same windows as all others."""
-    optimum = exhaustive.scores[exhaustive.best]
-    found = exhaustive.scores[chosen.flags]
-    return {
-        "exhaustive": round(abs(optimum), 3),
-        "exhaustive_flags": exhaustive.best.values(),
+    """Both counted alike: the found one by its score on the same windows as all others. What
+    there is not, because every candidate is ruled out, is left out."""
+    told: dict[str, Any] = {
         "exhaustive_evaluations": exhaustive.evaluations,
         "evaluations_share": round(search.evaluations / exhaustive.evaluations, 4),
-        "regret": round(search.objective.worse_by(found, optimum), 4),
     }
+    if exhaustive.best is None:
+        return told
+    optimum = exhaustive.scores[exhaustive.best]
+    told |= {
+        "exhaustive": round(abs(optimum), 3),
+        "exhaustive_flags": exhaustive.best.values(),
+    }
+    if chosen.flags in exhaustive.scores:
+        found = exhaustive.scores[chosen.flags]
+        told["regret"] = round(search.objective.worse_by(found, optimum), 4)
+    return told
 
 
 def _row(search: Search, entry: Entry) -> dict[str, Any]:

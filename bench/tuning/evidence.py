@@ -14,11 +14,18 @@ from bench.tuning.space import NAMES, Flags
 def with_flags(
     engine: Engine, flags: Flags | None, reasons: Mapping[str, str] | None = None
 ) -> Engine:
-    """The engine with these flags in the place of its own ones of the same names; None: without."""
+    """The engine with these flags in the place of its own ones of the same names; None: without.
+    One that is as it was keeps its reason, where `reasons` has no better one."""
+    before = {flag.name: flag for flag in engine.flags}
     kept = tuple(flag for flag in engine.flags if flag.name not in NAMES.values())
     told = reasons or {}
     values = {} if flags is None else flags.values()
-    own = tuple(Flag(name, value, told.get(name, "tried")) for name, value in values.items())
+    own = tuple(
+        before[name]
+        if name not in told and name in before and before[name].value == value
+        else Flag(name, value, told.get(name, "as the search began, not searched"))
+        for name, value in values.items()
+    )
     return replace(engine, flags=(*own, *kept))
 
 
@@ -53,12 +60,18 @@ def _best(entries: list[Entry], objective: Objective) -> dict[str, Any]:
 
 
 def reasons(chosen: Entry, book: Book, objective: Objective) -> dict[str, str]:
-    """For each flag a line: what its value gave, and what the values beside it did."""
+    """For each flag that was searched a line: what its value gave, and what the values beside it
+    did; and what rules the candidate out, if it is not allowed."""
     told = {}
+    searched = {NAMES[axis] for axis, values in book.space.axes.items() if len(values) > 1}
+    excess = objective.violations(chosen.windows)
     unit = "TTFT p99 {:.0f} ms" if objective.aim is Aim.TTFT else "goodput {:.2f}/s"
     for name, points in curves(book, objective).items():
+        if name not in searched:
+            continue
         value = chosen.flags.values().get(name)
         line = f"measured {_said(unit, objective.score(chosen.windows))}"
+        line += f" but ruled out by {', '.join(excess)}" if excess else ""
         places = [point["value"] for point in points]
         if value in places:
             at = places.index(value)

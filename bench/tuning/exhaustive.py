@@ -15,17 +15,15 @@ class Exhaustive:
     evaluations: int
 
     @property
-    def best(self) -> Flags:
-        return min(self.scores, key=lambda flags: self.scores[flags])
+    def best(self) -> Flags | None:
+        """None: every candidate is ruled out."""
+        return min(self.scores, key=lambda flags: self.scores[flags], default=None)
 
 
 def exhaust(simulated: Simulated, space: Space, objective: Objective, windows: int) -> Exhaustive:
-    """Raises ValueError when every candidate is ruled out."""
     scores = {}
     for flags in space.candidates:
         measured = [simulated.measure(flags, number) for number in range(windows)]
         if not objective.violations(measured):
             scores[flags] = objective.score(measured)
-    if not scores:
-        raise ValueError("every candidate is ruled out")
     return Exhaustive(scores, len(space.candidates))

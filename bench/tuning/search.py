@@ -119,12 +119,23 @@ class Search:
             if not entry.cut_short and not objective.violations(entry.windows)
         }
         if not allowed:
-            raise NothingAllowed("every candidate was ruled out by the constraints")
+            raise NothingAllowed(
+                "cannot improve on the engine's defaults: every candidate was ruled out by the "
+                "constraints; --json FILE has by which, for each"
+            )
         scores = {flags: objective.score(entry.windows) for flags, entry in allowed.items()}
         least = min(scores.values())
         alike = [f for f, score in scores.items() if objective.worse_by(score, least) <= ALIKE]
         rules = space.place(space.start)
         return allowed[min(alike, key=lambda f: (space.distance(f, rules), scores[f]))]
+
+    def nearest(self) -> Entry:
+        """The one to show where none is allowed: what it violates, it violates by the least.
+        Raises NothingAllowed when none was measured."""
+        entries = self.book.entries.values()
+        if not entries:
+            raise NothingAllowed("no candidate was measured: raise --evaluations, or --minutes")
+        return min(entries, key=lambda one: sum(self.objective.violations(one.windows).values()))
 
     def _rung(self, objective: Objective) -> Flags | None:
         told = {
