@@ -21,6 +21,7 @@ STRIPPED: Final = frozenset(
 )
 PROMPT_KEY: Final = {Kind.CHAT: "messages", Kind.COMPLETION: "prompt"}
 NO_ALIASES: Final[Mapping[str, str]] = {}
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # orjson reads integers beyond 64 bits as floats and prints those with an exponent.
 _EXPONENT: Final = b"e+"
 _COMPLETION_MAX_TOKENS: Final = 16
@@ -119,6 +120,8 @@ def parse_detokenize(body: bytes, aliases: Mapping[str, str] = NO_ALIASES) -> Do
 
 
 def _load(body: bytes, aliases: Mapping[str, str]) -> dict[str, Any]:
+    if body[:3] == _BYTE_ORDER_MARK:  # some editors write it, and Python's parser takes it
+        body = body[3:]
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -159,7 +162,7 @@ def _rest(
     if not stripped.isdisjoint(values):
         for name in stripped.intersection(values):
             del values[name]
-    if values.get("model", "") is None:
+    if "model" in values and values["model"] in (None, ""):
         del values["model"]
     rest = values.copy()
     if prompt_key is not None:
@@ -168,11 +171,11 @@ def _rest(
 
 
 def model_name(document: Document) -> str | None:
-    """The model asked for; None when the request leaves it to us."""
+    """The model asked for; None when the request leaves it to us, also by an empty name."""
     name = document.values.get("model")
     if not isinstance(name, str | None):
         raise InvalidRequest("model must be a string", param="model", code="invalid_model")
-    return name
+    return name or None
 
 
 def wants_stream(document: Document) -> bool:

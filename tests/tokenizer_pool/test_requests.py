@@ -1,6 +1,7 @@
 """What comes in is checked, what goes upstream is spliced, and neither can be fooled."""
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import orjson
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tokenizer_pool import requests, upstream
 from tokenizer_pool.errors import InvalidRequest
+from tokenizer_pool.registry import resolve
 from tokenizer_pool.types import Kind, Wanted
 
 WATCHED = Wanted(usage=True, prompt_ids=True)
@@ -116,7 +118,10 @@ def test_only_what_the_client_does_not_ask_for_is_ours(
         assert document.get("return_token_ids") == fields.get("return_token_ids")
 
 
-@pytest.mark.parametrize("extra", [{}, {"model": None}, {"n": 1}, {"model": None, "n": 1}])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"model": None}, {"n": 1}, {"model": None, "n": 1}, {"model": ""}, {"model": "", "n": 1}],
+)
 def test_a_request_without_a_model_gets_one(extra: dict[str, Any]) -> None:
     document = requests.parse(body({"prompt": "x"} | extra), Kind.COMPLETION)
     spliced = upstream.text_body(document, Kind.COMPLETION, 'the "only"')
@@ -160,6 +165,18 @@ def test_integers_of_any_size_survive() -> None:
 def test_a_body_that_is_not_one_plain_json_object_is_refused(raw: bytes) -> None:
     error = refused(raw)
     assert error.message
+
+
+@pytest.mark.parametrize("huge", [b"1", b"123456789012345678901234567890"])
+@pytest.mark.parametrize("as_it_comes", [bytes, memoryview])
+def test_a_byte_order_mark_before_the_body_is_passed_over(
+    huge: bytes, as_it_comes: Callable[[bytes], bytes]
+) -> None:
+    raw = b'{"model":"m","seed":%b,"messages":[{"role":"user","content":1e22}]}' % huge
+    plain = upstream.text_body(requests.parse(raw, Kind.CHAT), Kind.CHAT, "m")
+    marked = requests.parse(as_it_comes(b"\xef\xbb\xbf" + raw), Kind.CHAT)
+    assert upstream.text_body(marked, Kind.CHAT, "m") == plain
+    assert refused(b"\xef\xbb\xbf\xef\xbb\xbf" + raw).code == "invalid_json"
 
 
 def test_of_a_key_that_comes_twice_only_the_last_travels_on() -> None:
@@ -214,6 +231,17 @@ def test_stream_and_model_have_their_types() -> None:
         requests.wants_stream(requests.Document({"stream": "yes"}))
     with pytest.raises(InvalidRequest, match="model"):
         requests.model_name(requests.Document({"model": 5}))
+
+
+def test_an_empty_name_leaves_the_model_to_us_as_in_vllm() -> None:
+    empty = requests.parse(body(CHAT | {"model": ""}), Kind.CHAT)
+    assert requests.model_name(empty) is None
+    assert resolve({"only": 1}, empty) == 1
+    assert resolve({"only": 1}, requests.parse_tokenize(body({"model": "", "prompt": "x"}))) == 1
+    assert resolve({"only": 1}, requests.parse_detokenize(body({"model": "", "tokens": []}))) == 1
+    with pytest.raises(InvalidRequest) as error:
+        resolve({"one": 1, "two": 2}, empty)
+    assert error.value.code == "model_required"
 
 
 def test_dumps_are_compact_in_both_parsers() -> None:
