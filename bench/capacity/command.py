@@ -16,7 +16,7 @@ from bench.capacity.document import answer
 from bench.capacity.objective import parse
 from bench.engine import EngineSpec
 from bench.environment import environment
-from bench.load.output import write_json
+from bench.load.output import check_writable, write_json
 from bench.pictures import MissingLibrary, style
 from bench.pictures.capacity import draw
 from bench.presets import A100_80GB, LLAMA_8B, engine
@@ -65,6 +65,7 @@ def capacity(
     """How many engines hold an objective at a rate of requests: the simulator's answer, the rule
     "rate x mean TTFT, plus 20%" beside it, and why they differ."""
     try:
+        check_writable(json, figure)
         if figure is not None:
             style.check()
         objective = parse(slo, bound)
@@ -80,9 +81,9 @@ def capacity(
         ladder = plan.Ladder(random, asked if arrivals is Rhythm.TRACE else None)
         document = answer(ladder, objective, brute_force=brute_force)
         document["detail"]["left_out"] = len(jobs) - len(sizes)
-        _show(Console(), document)
         if json is not None:
             write_json(json, document | {"environment": environment()})
+        _show(Console(), document)
         if figure is not None:
             draw(figure, document)
     except (MissingLibrary, OSError, ValueError) as failed:

@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, takewhile
+from math import inf
 from random import Random
 
 from bench.workload import Job
 
 Sizes = Callable[[Random], int]
+
+SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
+"""How a distribution is written."""
 
 
 class Rhythm(StrEnum):
@@ -63,15 +67,26 @@ def sizes(text: str) -> Sizes:
 
     `500` | `100@0.9,8000@0.1` (weighted) | `uniform:100:900` | `lognormal:MEDIAN:SIGMA`.
     """
+    try:
+        return _sizes(text)
+    except ValueError as error:
+        raise ValueError(
+            f"--prompt and --output take {SIZES} of 1 and more tokens; not {text!r}"
+        ) from error
+
+
+def _sizes(text: str) -> Sizes:
     kind, _, rest = text.partition(":")
     match kind:
         case "uniform":
             low, high = (int(bound) for bound in rest.split(":"))
             if not 1 <= low <= high:
-                raise ValueError(f"not a range of token counts: {text!r}")
+                raise ValueError("no range")
             return lambda random: random.randint(low, high)
         case "lognormal":
             median, sigma = (float(number) for number in rest.split(":"))
+            if not (0 < median < inf and 0 <= sigma < inf):
+                raise ValueError("no median, or no sigma")
             return lambda random: max(1, round(median * random.lognormvariate(0, sigma)))
     return _weighted(text)
 
@@ -80,8 +95,8 @@ def _weighted(text: str) -> Sizes:
     pairs = [part.partition("@") for part in text.split(",")]
     counts = [int(count) for count, _, _ in pairs]
     weights = [float(weight or 1) for _, _, weight in pairs]
-    if min(counts) < 1 or min(weights) < 0:
-        raise ValueError(f"not token counts: {text!r}")
+    if min(counts) < 1 or min(weights) < 0 or not 0 < sum(weights) < inf:
+        raise ValueError("no counts, or no weights")
     return lambda random: random.choices(counts, weights)[0]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from rich.console import Console
@@ -15,15 +16,25 @@ from bench.load import flags
 from bench.load.arrivals import Arrivals, Rhythm
 from bench.load.discover import LoadFailed
 from bench.load.document import of_run, of_sweep
-from bench.load.output import show, show_sweep, write_csv, write_json
+from bench.load.output import (
+    check_writable,
+    folder_made,
+    show,
+    show_sweep,
+    write_csv,
+    write_json,
+    write_sweep_csv,
+)
 from bench.load.plan import Lengths
 from bench.load.prompts import InexactTokenizer
+from bench.load.sample import Sample
 from bench.load.session import Outcome, Settings, run_load
 from bench.load.summary import Objective
 from bench.load.target import Api
 from bench.load.workloads import Limits, Workload
 from bench.pictures import MissingLibrary, style
 from bench.pictures.load import draw_run, draw_sweep
+from bench.stopping import INTERRUPTED
 from bench.workload import Job
 
 
@@ -36,10 +47,11 @@ class Outputs:
     pictures: Path | None = None
 
     def check(self) -> None:
-        """Raises MissingLibrary and OSError: before the run is better than after it."""
+        """Raises MissingLibrary and NotWritable: before the run is better than after it."""
+        check_writable(self.json, self.csv)
         if self.pictures is not None:
             style.check()
-            self.pictures.mkdir(parents=True, exist_ok=True)
+            folder_made(self.pictures)
 
 
 def load(
@@ -87,6 +99,8 @@ def load(
     )  # fmt: skip
     objective, outputs = Objective(slo_ttft, slo_tpot), Outputs(json, csv, pictures)
     with _failures_told():
+        for server in (url, *settings.also):
+            flags.check_url(server)
         outputs.check()
         rhythm = Arrivals(1.0, arrivals, variation, burst, pause)
         limits = Limits(requests, duration, closed=concurrency is not None)
@@ -105,8 +119,9 @@ def _failures_told() -> Iterator[None]:
         yield
     except (OSError, ValueError, LoadFailed, InexactTokenizer, MissingLibrary) as error:
         sys.exit(f"bench load: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench load: stopped before the first request")
+    except KeyboardInterrupt as stopped:
+        print(f"bench load: {str(stopped) or 'stopped before the first request'}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def _timeouts(seconds: float) -> Timeouts:
@@ -122,16 +137,16 @@ def send(settings: Settings, planned: list[Job]) -> Outcome:
 
 
 def measure(settings: Settings, planned: list[Job], objective: Objective, outputs: Outputs) -> None:
-    """Run the load, show the results and write the files. Raises as `send`."""
+    """Run the load, write the files and show the results. Raises as `send`."""
     console = Console()
     console.print(f"{len(planned)} requests to {settings.url}")
     outcome = send(settings, planned)
     document = of_run(settings, outcome, objective)
-    show(console, document["detail"], document["run"])
-    if outputs.csv is not None:
-        write_csv(outputs.csv, outcome.samples)
     if outputs.json is not None:
         write_json(outputs.json, document)
+    if outputs.csv is not None:
+        write_csv(outputs.csv, outcome.samples)
+    show(console, document["detail"], document["run"])
     if outputs.pictures is not None:
         for path in draw_run(outputs.pictures, outcome.samples, document["detail"]):
             console.print(f"wrote {path}")
@@ -140,20 +155,38 @@ def measure(settings: Settings, planned: list[Job], objective: Objective, output
 def measure_sweep(
     settings: Settings, steps: dict[float, list[Job]], objective: Objective, outputs: Outputs
 ) -> None:
-    """One run after the other, from the lowest rate to the highest; Ctrl-C ends the sweep."""
+    """One run after the other, from the lowest rate to the highest. Whatever ends the sweep early,
+    the steps before are written and shown. Raises as `send`, and KeyboardInterrupt for Ctrl-C."""
     console = Console()
-    documents = {}
-    for number, rate in enumerate(sorted(steps)):
-        console.print(f"{len(steps[rate])} requests to {settings.url} at {rate:g} a second")
-        # Texts of another seed: no step finds its prompts in the prefix cache.
-        step = replace(settings, seed=settings.seed + number)
-        outcome = send(step, steps[rate])
-        documents[rate] = of_run(step, outcome, objective)
-        if outcome.interrupted:
-            break
+    documents: dict[float, dict[str, Any]] = {}
+    samples: dict[float, list[Sample]] = {}
+    try:
+        for number, rate in enumerate(sorted(steps)):
+            console.print(f"{len(steps[rate])} requests to {settings.url} at {rate:g} a second")
+            # Texts of another seed: no step finds its prompts in the prefix cache.
+            step = replace(settings, seed=settings.seed + number)
+            outcome = send(step, steps[rate])
+            documents[rate], samples[rate] = of_run(step, outcome, objective), outcome.samples
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped: this is what was measured" if documents else "") from None
+    finally:
+        if documents:
+            _conclude_sweep(console, documents, samples, outputs)
+
+
+def _conclude_sweep(
+    console: Console,
+    documents: dict[float, dict[str, Any]],
+    samples: dict[float, list[Sample]],
+    outputs: Outputs,
+) -> None:
     document = of_sweep(documents)
-    show_sweep(console, document["detail"]["steps"])
     if outputs.json is not None:
         write_json(outputs.json, document)
+    if outputs.csv is not None:
+        write_sweep_csv(outputs.csv, samples)
+    show_sweep(console, document["detail"]["steps"])
     if outputs.pictures is not None:
         console.print(f"wrote {draw_sweep(outputs.pictures, document['detail']['steps'])}")

@@ -22,13 +22,15 @@ class LoadFailed(Exception):
 class Served:
     """`tokenizer` is a tokenizer.json. `guessed` when nothing said that it is the model's.
 
-    `context` is the longest prompt with its answer, in tokens, where the server says so.
+    `context` is the longest prompt with its answer, in tokens, where the server says so. `listed`
+    are the models that it names; it may serve others, too.
     """
 
     model: str
     tokenizer: Path
     guessed: bool
     context: int | None = None
+    listed: tuple[str, ...] = ()
 
     def fits(self, job: Job) -> bool:
         """Whether there is room for its prompt and one token: servers cut longer answers."""
@@ -47,7 +49,8 @@ async def discover(
     card = cards.get(model, {})
     found = _tokenizer_file(tokenizer, Path(card.get("root") or ""))
     file = found or _file(TOKENIZER)
-    return Served(model, file, guessed=found is None, context=card.get("max_model_len"))
+    context = card.get("max_model_len")
+    return Served(model, file, guessed=found is None, context=context, listed=tuple(cards))
 
 
 def _tokenizer_file(given: Path | None, root: Path) -> Path | None:
@@ -76,7 +79,7 @@ async def _models(url: str, api_key: str | None) -> dict[str, dict[str, Any]]:
     return {card["id"]: card for card in document["data"]}
 
 
-async def template_overhead(exchanger: Exchanger, prompts: Prompts) -> int:
+async def template_overhead(exchanger: Exchanger, prompts: Prompts, served: Served) -> int:
     """The tokens that the server adds around a prompt, by its own count; 0 when it gives none.
 
     Raises LoadFailed when it does not answer.
@@ -85,5 +88,13 @@ async def template_overhead(exchanger: Exchanger, prompts: Prompts) -> int:
     probe = Request(0, 0.0, parts, PROBE_TOKENS, 1, service_class="probe")
     sample = await exchanger.send(probe)
     if sample.error:
-        raise LoadFailed(f"the first request failed: {sample.error}")
+        raise LoadFailed(f"the first request failed: {sample.error}{_advice(served)}")
     return sample.prompt_tokens - PROBE_TOKENS
+
+
+def _advice(served: Served) -> str:
+    """For a model that the server does not name: which ones it does."""
+    if served.model in served.listed:
+        return ""
+    names = ", ".join(served.listed) or "none"
+    return f"; the server does not list {served.model!r}: --model takes one of {names}"

@@ -1,14 +1,14 @@
 """The options of `python -m bench load`: their types and what the help says of them."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from bench.load.arrivals import Rhythm
+from bench.load.arrivals import SIZES, Rhythm
 from bench.load.target import Api as _Api
-
-SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
 
 
 def _option(about: str) -> Any:
@@ -34,12 +34,14 @@ Arrivals = Annotated[Rhythm, _option("How the requests are spread.")]
 Variation = Annotated[float, _option("Of gamma gaps: 1 is Poisson.")]
 Burst = Annotated[float, _option("Seconds of a burst, for on-off.")]
 Pause = Annotated[float, _option("Seconds between bursts, for on-off.")]
-Concurrency = Annotated[int | None, _option("A closed loop of so many open requests, no rate.")]
+Concurrency = Annotated[
+    int | None, typer.Option(help="A closed loop of so many open requests, no rate.", min=1)
+]
 Duration = Annotated[float | None, _option("Seconds in which requests are begun (30).")]
 Requests = Annotated[int | None, _option("At most so many requests.")]
 Prompt = Annotated[str, _option(f"Prompt tokens: {SIZES}.")]
 Output = Annotated[str, _option(f"Output tokens: {SIZES}.")]
-WarmUp = Annotated[float, _option("First seconds, reported apart.")]
+WarmUp = Annotated[float, typer.Option(help="First seconds, reported apart.", min=0)]
 Api = Annotated[_Api, _option("Which of the two APIs is used.")]
 Stream = Annotated[bool, _option("Ask for streamed answers.")]
 IgnoreEos = Annotated[bool, _option("Ask vLLM for answers of the full length.")]
@@ -60,7 +62,21 @@ def rates(text: str, concurrency: int | None) -> list[float]:
     """Of `--sweep`. Raises ValueError."""
     if concurrency is not None:
         raise ValueError("a sweep is over the rates of an open loop: leave out --concurrency")
-    found = [float(part) for part in text.split(",")]
-    if min(found) <= 0:
-        raise ValueError(f"not rates: {text!r}")
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < rate < inf for rate in found):
+        raise ValueError(
+            f"--sweep takes requests a second over 0, with commas, such as 5,10,20; not {text!r}"
+        )
     return found
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https") and parts.netloc:
+        return
+    example = "http://127.0.0.1:8080" if "://" in url else f"http://{url}"
+    raise ValueError(f"{url} is not the URL of a server: write it as {example}")

@@ -5,7 +5,7 @@ What is in the JSON: `document`.
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,25 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 def write_csv(path: Path, samples: Sequence[Sample]) -> None:
     """One line for each request, warm-up included; times in seconds from the run's start."""
+    _write_lines(path, [], [([], samples)])
+
+
+def write_sweep_csv(path: Path, steps: Mapping[float, Sequence[Sample]]) -> None:
+    """The same of each step, its rate in front; times from the step's own start."""
+    _write_lines(path, ["rate"], [([rate], samples) for rate, samples in steps.items()])
+
+
+def _write_lines(
+    path: Path, front: list[str], runs: Iterable[tuple[list[float], Sequence[Sample]]]
+) -> None:
     names = [field.name for field in fields(Sample) if field.name not in LISTS]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*names, "ttft", "tpot", "e2e", "lateness"])
-        for sample in samples:
-            derived = (sample.ttft, sample.tpot, sample.e2e, sample.lateness)
-            writer.writerow([*(getattr(sample, name) for name in names), *derived])
+        writer.writerow([*front, *names, "ttft", "tpot", "e2e", "lateness"])
+        for before, samples in runs:
+            for sample in samples:
+                derived = (sample.ttft, sample.tpot, sample.e2e, sample.lateness)
+                writer.writerow([*before, *(getattr(sample, name) for name in names), *derived])
 
 
 def show(console: Console, detail: dict[str, Any], run: dict[str, Any]) -> None:

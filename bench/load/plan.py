@@ -31,7 +31,8 @@ class Planner:
         self._seed = seed
 
     def requests(self, jobs: Sequence[Job], *, warm_up: float) -> list[Request]:
-        """In the jobs' order; those of the first `warm_up` seconds are marked as such."""
+        """In the jobs' order; those planned for the first `warm_up` seconds are marked as such.
+        (A closed loop goes by when each was begun.)"""
         return [self._request(number, job, warm_up) for number, job in enumerate(jobs)]
 
     def _request(self, number: int, job: Job, warm_up: float) -> Request:

@@ -77,10 +77,12 @@ async def closed_loop(
     *,
     concurrency: int,
     duration: float | None,
+    warm_up: float = 0.0,
 ) -> None:
     """Keep `concurrency` requests open: each is intended when the one before it has ended.
 
-    After `duration` seconds no further one is begun. Cancelled as `open_loop` is.
+    After `duration` seconds no further one is begun; those that are begun in the first `warm_up`
+    seconds are marked, whatever time they were planned for. Cancelled as `open_loop` is.
     """
 
     async def worker(shared: Iterator[Request]) -> None:
@@ -88,7 +90,9 @@ async def closed_loop(
             now = sender.now()
             if duration is not None and now >= duration:
                 return
-            collect(await sender.send(replace(request, at=now)))
+            # Before the run's start, too, but only where a warm-up is asked for.
+            early = max(now, 0.0) < warm_up
+            collect(await sender.send(replace(request, at=now, warm_up=early)))
 
     shared = iter(requests)
     async with asyncio.TaskGroup() as group:

@@ -86,7 +86,7 @@ async def run_load(
     fitting = [job for job in jobs if served.fits(job)]
     async with _exchangers(settings, served.model) as exchangers:
         prompts = Prompts(length_with(served.tokenizer))
-        overhead = await template_overhead(exchangers[0], prompts)
+        overhead = await template_overhead(exchangers[0], prompts, served)
         planner = Planner(prompts, settings.lengths, overhead=overhead, seed=settings.seed)
         with console.status("preparing the prompts"):
             requests = planner.requests(fitting, warm_up=settings.warm_up)
@@ -149,6 +149,7 @@ class _Sending:
                     collect,
                     concurrency=concurrency,
                     duration=self._settings.duration,
+                    warm_up=self._settings.warm_up,
                 )
 
 

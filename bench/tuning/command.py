@@ -10,6 +10,7 @@ import uvloop
 
 from backends.plans.file import BadPlan
 from bench import traces
+from bench.load.arrivals import SIZES
 from bench.load.discover import LoadFailed
 from bench.pictures import MissingLibrary
 from bench.stopping import measuring, until_stopped
@@ -39,7 +40,6 @@ _FAILURES = (
     OSError,
     ValueError,
 )
-_SIZES = "N, N@WEIGHT,N@WEIGHT, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
 
 
 def tune(
@@ -57,7 +57,7 @@ def tune(
         Aim.TTFT
     ),
     slo_ttft: Annotated[float, typer.Option(help="A good answer's TTFT, seconds.")] = 0.6,
-    prompt: Annotated[str | None, typer.Option(help=f"Prompt tokens: {_SIZES}.")] = None,
+    prompt: Annotated[str | None, typer.Option(help=f"Prompt tokens: {SIZES}.")] = None,
     output: Annotated[str | None, typer.Option(help="Answer tokens, likewise.")] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Draw sizes from this trace or request log.", exists=True)

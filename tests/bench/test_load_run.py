@@ -129,6 +129,17 @@ async def test_a_closed_loop_keeps_so_many_requests_open():
     assert all(sample.lateness < 0.1 for sample in outcome.samples)
 
 
+@pytest.mark.parametrize(("at", "warm_up"), [(100.0, 60.0), (0.0, 0.21), (0.0, 0.0)])
+async def test_a_closed_loop_s_warm_up_goes_by_the_run_s_time(at: float, warm_up: float):
+    async with make_fake(engine=EngineSpec(decode_per_seq=1e-2)) as fake:
+        jobs = [Job(at, 60, 10)] * 6
+        outcome = await run(fake.server.url, jobs, concurrency=1, warm_up=warm_up)
+    marked = [sample.warm_up for sample in outcome.samples]
+    assert marked == [max(sample.intended, 0.0) < warm_up for sample in outcome.samples]
+    assert marked[0] is (warm_up > 0)
+    assert marked[-1] is (warm_up == 60.0)
+
+
 @pytest.mark.parametrize(
     ("mode", "error"),
     [
@@ -211,7 +222,7 @@ async def test_the_gateways_headers_are_kept():
 
 
 async def test_a_model_that_is_not_served_ends_the_run_before_it_begins(fake: Fake):
-    with pytest.raises(LoadFailed, match="http_404"):
+    with pytest.raises(LoadFailed, match=r"http_404; .*'other': --model takes one of forebay-demo"):
         await run(fake.server.url, at_intervals(1, 0.0), model="other")
 
 

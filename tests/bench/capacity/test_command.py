@@ -65,6 +65,9 @@ def test_forebay_hands_it_on() -> None:
         (["--slo", "p95=1"], "no number of engines holds p95=1"),
         ([], "p99=600 needs 1000 requests"),
         (["--trace", "nowhere.csv"], f"set {FOLDER}"),
+        # Before the objective, which is known only after a simulation, and lost with it.
+        (["--slo", "p95=1", "--json", "/nope/x.json"], "cannot write /nope/x.json: there is no"),
+        (["--slo", "p95=1", "--figure", "/nope/x.png"], "cannot write /nope/x.png: there is no"),
     ],
 )
 def test_what_cannot_be_answered_is_said(trace: Path, options: list[str], said: str) -> None:
