@@ -18,6 +18,7 @@ _IDS: Final[Schema] = {
 }
 _MODEL: Final[Schema] = {
     "type": "string",
+    "minLength": 1,
     "description": "As GET /v1/models lists it. May be left out where one model is served.",
 }
 
