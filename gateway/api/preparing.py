@@ -14,6 +14,7 @@ from gateway.api.media import MediaCosts
 from gateway.directory import Directory
 from gateway.errors import ClientError
 from gateway.http_types import Request
+from gateway.tenancy.stand_in import STAND_IN
 from tokenizer_pool.errors import InvalidRequest
 from tokenizer_pool.pool import TokenizerPool
 from tokenizer_pool.types import Kind, TokenizedPrompt, Wanted
@@ -129,7 +130,7 @@ class Preparing:
         if model is None:
             message = "no engine is ready; retry after the time given"
             raise ClientError(503, message, code="no_backend", retry_after=1.0)
-        return Prepared(_unread(model, 1, b""), only=only)
+        return Prepared(replace(_unread(model, 1, b""), prefix=STAND_IN), only=only)
 
     def _holder(self, response_id: str) -> str | None:
         """The backend that holds the response; None when its id does not tell: any will say."""

@@ -12,6 +12,7 @@ from gateway.replicas.sharing import Sharing, Use
 from gateway.tenancy.account import Account
 from gateway.tenancy.allowance import Allowance, Refused, seconds, too_large
 from gateway.tenancy.config import TenantConfig
+from gateway.tenancy.stand_in import stands_in
 from scheduler.model import Ticket
 
 _SLOTS_BACK = 1.0
@@ -63,7 +64,7 @@ class Limits:
     def take(self, ticket: Ticket, now: float) -> Refused | None:
         """Count the ticket, or say why not. A retry is a new ticket; the one before, which was
         not served, costs nothing."""
-        refused = self._forbidden(ticket)
+        refused = None if stands_in(ticket) else self._forbidden(ticket)
         if refused is not None:
             return refused
         slots = self._slots(ticket)
@@ -160,10 +161,12 @@ class Limits:
         """The leases that the ticket takes one slot of."""
         tenant, model = self._tenant(ticket), self._config.models.get(ticket.model)
         names = []
-        if model is not None and model.concurrent is not None:
-            names.append(f"model:{ticket.model}")
         if tenant is not None and tenant.concurrent is not None:
             names.append(f"tenant:{ticket.tenant}")
+        if stands_in(ticket):
+            return tuple(names)
+        if model is not None and model.concurrent is not None:
+            names.append(f"model:{ticket.model}")
         if tenant is not None and (name := self._class_of(ticket)) in tenant.classes:
             names.append(f"tenant:{ticket.tenant}:{name}")
         return tuple(names)

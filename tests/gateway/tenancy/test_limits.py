@@ -9,7 +9,9 @@ from gateway.replicas.config import ReplicasConfig
 from gateway.replicas.sharing import Sharing
 from gateway.tenancy.allowance import Refused
 from gateway.tenancy.limits import Limits, quotas_of, slots_of
+from gateway.tenancy.stand_in import STAND_IN, stands_in
 from scheduler.model import Ticket
+from tokenizer_pool.prefix import prefix_hashes_of
 
 
 def config(**changes: Any) -> Config:
@@ -89,6 +91,39 @@ def test_concurrent_requests_are_bounded_and_come_back(
     gateway.limits.ended(taken[0][0], 1.0, served=True)
     assert gateway.refusal(1.0) is None
     assert gateway.refusal(1.0) is not None
+
+
+RULES = [
+    tenant(models=["n"]),
+    tenant(classes={"short": 0}),
+    {"models": {"m": {"paused": True}}},
+    {"models": {"m": {"max_prompt_tokens": 9}}},
+    {"models": {"m": {"concurrent": 1}}},
+]
+
+
+@pytest.mark.parametrize("settings", RULES)
+def test_a_model_that_only_stands_for_a_stored_response_is_judged_by_no_rule(
+    settings: dict[str, Any],
+) -> None:
+    gateway = Gateway(**settings)
+    assert [gateway.refusal(prefix=STAND_IN) for _ in range(3)] == [None] * 3
+    assert [gateway.refusal() for _ in range(3)] != [None] * 3
+
+
+@pytest.mark.parametrize("settings", [tenant(concurrent=2), tenant(requests_per_minute=2)])
+def test_fetching_a_stored_response_counts_as_a_request(settings: dict[str, Any]) -> None:
+    gateway = Gateway(**settings)
+    assert [gateway.refusal(prefix=STAND_IN) for _ in range(2)] == [None] * 2
+    assert gateway.refusal(prefix=STAND_IN) is not None
+
+
+@pytest.mark.parametrize("first", [0, 2**32 - 1])
+def test_no_prompt_has_the_mark_of_what_stands_in(first: int) -> None:
+    hashes = prefix_hashes_of([first] * 300)
+    assert hashes
+    assert min(hashes) >= 0
+    assert not stands_in(Ticket("x", "m", 300, prefix=hashes))
 
 
 def test_requests_per_minute_come_back_a_minute_later() -> None:
