@@ -87,9 +87,9 @@ class Steering:
                 self._host,
             )
         self._apply()
-        self._tasks.spawn("control", self.control.follow())
+        self._tasks.keep("control", self.control.follow)
         self._tasks.spawn("sharing", self.sharing.run())
-        self._tasks.spawn("canaries", self.canaries.run())
+        self._tasks.keep("canaries", self.canaries.run)
         self._tasks.spawn("hours", self._watch_the_clock())
         self._tasks.spawn("adaptation", self._follow_the_traffic())
 

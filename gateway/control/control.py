@@ -18,7 +18,7 @@ from gateway.control.keys import applies, standing
 from gateway.control.overlay import Document, Rejection, digest, overlay
 from gateway.control.refusals import Refusals
 from gateway.control.snapshot import Snapshot
-from gateway.control.store import LOST, Store
+from gateway.control.store import LOST, BrokenKey, Store
 from gateway.control.versions import Change, Moved, Version
 
 log = logging.getLogger("forebay.control")
@@ -49,22 +49,26 @@ class Control:
         self.effective = config
         self.version = 0
         self.up: bool | None = None if config.redis is None else False
+        self._begun = False
         self.noticed_by = ""
         """How changes come: by "tracking" or by "polling"; "" before Redis ever answered."""
 
     @property
     def reasons(self) -> dict[str, str]:
-        return self.refusals.reasons
+        return self.refusals.broken | self.refusals.reasons
 
     def sets(self, key: str, field: str) -> bool:
         """Whether an operator's key is what decides this setting now."""
         return field in self._state.get(key, {})
 
     async def follow(self) -> None:
-        """Follow the keys until cancelled; a lost Redis is tried again for ever."""
+        """Follow the keys until cancelled; a lost Redis is tried again for ever. After a failure
+        it may be called again."""
         if self._base.redis is None:
             return
-        self._resume()
+        if not self._begun:
+            self._resume()
+            self._begun = True
         store = Store(self._base.redis)
         try:
             while True:
@@ -75,6 +79,7 @@ class Control:
                     await store.lost()
                 await asyncio.sleep(RETRY_INTERVAL)
         finally:
+            self.up = False  # however it ends: nobody follows any more
             await store.lost()
 
     def _resume(self) -> None:
@@ -108,7 +113,7 @@ class Control:
                 changes = await news.changes(self._hashes)
                 if changes is None:
                     await self._look_everywhere(redis, news)
-                else:
+                elif changes or self.refusals.broken:
                     await self._look_at(redis, changes)
         finally:
             await news.close()
@@ -139,7 +144,7 @@ class Control:
         What somebody has put there since stays. An operator who wants the file's settings back
         deletes the keys, not the database.
         """
-        if not self._state or await versions.current(redis) is not None:
+        if not self._state or not await self._has_lost_its_memory(redis):
             return
         missing = [
             Change(key, name, None, value)
@@ -161,6 +166,14 @@ class Control:
             log.warning("redis had lost its settings; they are restored as version %d", number)
         self._hashes |= await reader.read(redis, {*self._hashes, *self._state})
 
+    async def _has_lost_its_memory(self, redis: Redis) -> bool:
+        try:
+            return await versions.current(redis) is None
+        except BrokenKey:
+            if any(self._hashes.values()):
+                return False
+            raise  # then nobody can tell, and an empty Redis must not be put in force
+
     async def _settle(self, redis: Redis) -> None:
         """Put what was read in force if it is good and new, and say so if it is not good."""
         word = digest(self._hashes)
@@ -171,21 +184,26 @@ class Control:
                 self._refuse(error)
             else:
                 await self._accept(redis, effective)
-            self._seen = word
+            self._seen = "" if self.refusals.broken else word
         await self.refusals.tell(redis, self._base)
 
     async def _accept(self, redis: Redis, effective: Config) -> None:
         state = {key: fields for key, fields in self._hashes.items() if fields}
+        broken: dict[str, str] = {}
         try:
             self.version = await self._record(redis, state)
+        except BrokenKey as error:
+            broken = {error.key: error.reason}
         except Moved as moved:
             # News of that is on its way; what was read is good all the same.
             self.version = max(self.version, moved.number)
         except LOST:
             self._put_in_force(effective, state)
             raise
+        self._note_broken(broken)
+        known = broken and state == self._state
         self._put_in_force(effective, state)
-        if self._snapshot is not None:
+        if self._snapshot is not None and not known:
             kept = Version(self.version, digest(state), state)
             await asyncio.to_thread(self._snapshot.save, kept)
 
@@ -199,13 +217,29 @@ class Control:
             return known.number
         by = await reader.who_wrote(redis)
         before = known.state if known is not None else {}
-        return await versions.commit(redis, self._hashes, [], versions.Stamp(by, accepted=before))
+        stamp = versions.Stamp(by, accepted=before, after=self.version)
+        return await versions.commit(redis, self._hashes, [], stamp)
+
+    def _note_broken(self, broken: dict[str, str]) -> None:
+        """Keys of ours that nobody can read: told once, and looked at until they are repaired."""
+        if broken != self.refusals.broken:
+            for key, why in broken.items():
+                log.warning(
+                    "settings are in force, but no versions are made of them: %s %s", key, why
+                )
+            if not broken:
+                log.info("versions are made again")
+            self.refusals.broken = broken
 
     def _put_in_force(self, effective: Config, state: Document) -> None:
         self._state = state
         if effective != self.effective:
-            self.effective = effective
-            self._accepted(effective)
+            before, self.effective = self.effective, effective
+            try:
+                self._accepted(effective)
+            except BaseException:
+                self.effective = before  # it is tried again with the next look
+                raise
         if self.refusals.reasons:
             self.refusals.reasons = {}
             self._rejected({})

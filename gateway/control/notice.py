@@ -29,7 +29,8 @@ SCAN_COST = 20
 
 
 class Notice(Protocol):
-    """Waits for the next change. Raises one of `store.LOST` when the server is gone."""
+    """Waits for the next change. Raises one of `store.LOST` when the server is gone. Now and then
+    it comes back without any."""
 
     name: str
 
@@ -74,6 +75,7 @@ class Tracking:
             if monotonic() - before >= PING_AFTER:
                 await self._connection.send_command("PING")
                 await self._connection.read_response()
+                break
         until = monotonic() + GATHER
         while (left := until - monotonic()) > 0:
             await self._connection.read_response(timeout=left, push_request=True)

@@ -1,7 +1,8 @@
 """What is wrong with the operators' keys, and where they are told: `forebay:rejected`.
 
 `reasons` keep the whole of the keys from being put in force; `strays` are keys under our prefix
-that change nothing, most likely misspelt: they are named, and stand in nobody's way.
+that change nothing, most likely misspelt: they are named, and stand in nobody's way; `broken` are
+keys of Forebay's own that it cannot read, which costs versions but no settings.
 """
 
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
+        self.broken: dict[str, str] = {}
         self._strays: set[str] = set()
         self._written: dict[str, str] | None = None
 
@@ -49,7 +51,7 @@ class Refusals:
     async def tell(self, redis: Redis, config: Config) -> None:
         """Write `forebay:rejected`, if it would say something else than before."""
         told: dict[Any, Any] = {name: stray(name, config) for name in sorted(self._strays)[:TOLD]}
-        told |= self.reasons
+        told |= self.broken | self.reasons
         if told == self._written:
             return
         async with redis.pipeline(transaction=True) as pipe:

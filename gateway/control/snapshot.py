@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from gateway.control.overlay import Document
-from gateway.control.versions import Version
+from gateway.control.versions import Version, document
 
 log = logging.getLogger("forebay.control")
 
@@ -27,7 +26,7 @@ class Snapshot:
             found: dict[str, Any] = orjson.loads(self._path.read_bytes())
             if found["redis"] != self._redis:
                 return None
-            return Version(int(found["version"]), found["digest"], _document(found["state"]))
+            return Version(int(found["version"]), found["digest"], document(found["state"]))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -50,9 +49,3 @@ class Snapshot:
             beside.replace(self._path)
         except OSError as error:
             log.warning("the settings could not be kept in %s: %s", self._path, error)
-
-
-def _document(state: Any) -> Document:
-    if not isinstance(state, dict) or not all(isinstance(v, dict) for v in state.values()):
-        raise ValueError("the state is not a mapping of hashes")
-    return state

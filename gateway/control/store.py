@@ -20,6 +20,15 @@ LOST = (RedisError, OSError)
 """What any call to Redis may raise when it is gone, too slow, or not what it should be."""
 
 
+class BrokenKey(RedisError):
+    """One of the keys that Forebay itself writes holds what it cannot read: `DEL` repairs it."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}: DEL {key}")
+        self.key = key
+        self.reason = f"{why}: DEL {key}"
+
+
 class NoPrimary(RedisConnectionError):
     """None of the servers answers as a primary."""
 

@@ -4,10 +4,11 @@
     forebay:history    a stream with one entry per version, the newest KEPT of them
 
 One script writes both, together with the keys themselves when `forebay ctl` changes them, and only
-if nobody has changed anything since its caller looked. Whether settings are valid is known to the
-caller.
+if nobody has changed anything since its caller looked. It looks first whether both can be written:
+no change is without its version. Whether settings are valid is known to the caller.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,15 +16,31 @@ from typing import Any, NamedTuple
 
 import orjson
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from gateway.control.keys import HISTORY, VERSION
 from gateway.control.overlay import Document, Hashes, digest
+from gateway.control.store import BrokenKey
 
 KEPT = 1000
+_DIGITS = 12
+"""Of a version's number, at most: Lua counts in floating point."""
+_NUMBER = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
 
 _COMMIT = """
 redis.replicate_commands()
 local expected_version, expected_digest, new_digest = ARGV[1], ARGV[2], ARGV[3]
+local function holds(key, wanted)
+  local kind = redis.call('TYPE', key).ok
+  return kind == 'none' or kind == wanted
+end
+if not holds(KEYS[1], 'hash') then return {'broken', KEYS[1], 'is not a hash'} end
+if not holds(KEYS[2], 'stream') then return {'broken', KEYS[2], 'is not a stream'} end
+local known = redis.call('HMGET', KEYS[1], 'number', 'digest')
+local number = known[1] or '0'
+if #number > %(digits)d or not string.match(number, '^%%d+$') then
+  return {'broken', KEYS[1], 'its number is not one of ours'}
+end
 local function item(text) return #text .. ':' .. text end
 local parts = {}
 for i = 3, #KEYS do
@@ -42,21 +59,22 @@ for i = 3, #KEYS do
     parts[#parts + 1] = item(KEYS[i]) .. '!'
   end
 end
-local known = redis.call('HMGET', KEYS[1], 'number', 'digest')
-local number = known[1] or '0'
 if redis.sha1hex(table.concat(parts)) ~= expected_digest then return {'moved', number} end
 if expected_version ~= '' and expected_version ~= number then return {'conflict', number} end
+local status = 'known'
+if known[2] ~= new_digest then
+  status = 'new'
+  number = tostring(math.max(tonumber(number), tonumber(ARGV[9])) + 1)
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', '%(kept)d', '*', 'version', number, 'by', ARGV[4],
+    'note', ARGV[5], 'time', ARGV[6], 'diff', ARGV[7])
+  redis.call('HSET', KEYS[1], 'number', number, 'digest', new_digest, 'state', ARGV[8],
+    'by', ARGV[4], 'time', ARGV[6])
+end
 for i = 10, #ARGV, 3 do
   local key, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if value == '' then redis.call('HDEL', key, name) else redis.call('HSET', key, name, value) end
 end
-if known[2] == new_digest then return {'known', number} end
-number = tostring(math.max(tonumber(number), tonumber(ARGV[9])) + 1)
-redis.call('HSET', KEYS[1], 'number', number, 'digest', new_digest, 'state', ARGV[8],
-  'by', ARGV[4], 'time', ARGV[6])
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', '%d', '*', 'version', number, 'by', ARGV[4],
-  'note', ARGV[5], 'time', ARGV[6], 'diff', ARGV[7])
-return {'new', number}
+return {status, number}
 """
 
 
@@ -122,11 +140,29 @@ def changed(state: Hashes, changes: Iterable[Change]) -> dict[str, Mapping[str, 
 
 
 async def current(redis: Redis) -> Version | None:
-    """The last accepted settings, or None when this Redis has never had any."""
-    number, word, state = await redis.hmget(VERSION, ["number", "digest", "state"])
+    """The last accepted settings, or None when this Redis has never had any. Raises BrokenKey."""
+    try:
+        number, word, state = await redis.hmget(VERSION, ["number", "digest", "state"])
+    except ResponseError as error:
+        raise _named(error, VERSION, "hash") from error
     if number is None:
         return None
-    return Version(int(number), str(word or ""), orjson.loads(state or "{}"))
+    if not _NUMBER.fullmatch(str(number)):
+        raise BrokenKey(VERSION, "its number is not one of ours")
+    try:
+        return Version(int(number), str(word or ""), document(orjson.loads(state or "{}")))
+    except ValueError as error:
+        raise BrokenKey(VERSION, f"its state cannot be read, {error}") from error
+
+
+def document(state: Any) -> Document:
+    """The state, if it is one. Raises ValueError."""
+    if not isinstance(state, dict) or not all(
+        isinstance(fields, dict) and all(isinstance(text, str) for text in fields.values())
+        for fields in state.values()
+    ):
+        raise ValueError("it is not a mapping of hashes")
+    return state
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +182,13 @@ async def commit(redis: Redis, seen: Hashes, changes: Sequence[Change], stamp: S
     """Make the changes and a version of the result; returns its number.
 
     `seen` is what the caller read of every key concerned. Without changes, what was seen itself
-    becomes a version, unless it is one. Raises Moved.
+    becomes a version, unless it is one. Raises Moved, and BrokenKey; then nothing was done.
     """
     result = changed(seen, changes)
     keys = sorted({*seen, *result})
     edits = [text for c in changes for text in (c.key, c.field, c.after or "")]
-    status, number = await redis.register_script(_COMMIT % KEPT)(
+    script = _COMMIT % {"kept": KEPT, "digits": _DIGITS}
+    status, number, *why = await redis.register_script(script)(
         keys=[VERSION, HISTORY, *keys],
         args=[
             "" if stamp.version is None else str(stamp.version),
@@ -166,14 +203,19 @@ async def commit(redis: Redis, seen: Hashes, changes: Sequence[Change], stamp: S
             *edits,
         ],
     )
+    if status == "broken":
+        raise BrokenKey(number, *why)
     if status in ("moved", "conflict"):
         raise Moved(int(number))
     return int(number)
 
 
 async def history(redis: Redis, count: int = KEPT) -> list[Entry]:
-    """The newest versions, newest first."""
-    entries: Any = await redis.xrevrange(HISTORY, count=count)
+    """The newest versions, newest first. Raises BrokenKey."""
+    try:
+        entries: Any = await redis.xrevrange(HISTORY, count=count)
+    except ResponseError as error:
+        raise _named(error, HISTORY, "stream") from error
     return [entry_of(fields) for _, fields in entries]
 
 
@@ -186,6 +228,11 @@ def entry_of(fields: Mapping[str, str]) -> Entry:
         return Entry(0, fields.get("time", ""), "?", f"not ours: {dict(fields)}", ())
     by, note = fields.get("by", "?"), fields.get("note", "")
     return Entry(version, fields.get("time", ""), by, note, changes)
+
+
+def _named(error: ResponseError, key: str, kind: str) -> ResponseError | BrokenKey:
+    """Redis says that a type is wrong, but not whose."""
+    return BrokenKey(key, f"is not a {kind}") if str(error).startswith("WRONGTYPE") else error
 
 
 def back_to(version: int, state: Document, entries: Iterable[Entry]) -> Document:

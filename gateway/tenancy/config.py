@@ -46,7 +46,10 @@ class TenantConfig(Schema):
 
 
 def _utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:  # pydantic lets only a ValueError become a refusal
+        raise ValueError("the time is out of range: give a year from 1 to 9999, in UTC") from error
 
 
 class KeyConfig(Schema):
