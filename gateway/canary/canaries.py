@@ -13,7 +13,7 @@ from gateway.canary.config import CanaryConfig
 from gateway.canary.progress import Progress, advance
 from gateway.canary.sketch import Group, merged
 from gateway.canary.trial import Seen, Trial
-from gateway.canary.verdict import reference
+from gateway.canary.verdict import Looks, reference
 from gateway.control.store import LOST, Store
 from scheduler.model import Ticket
 
@@ -93,7 +93,7 @@ class Canaries:
 
     async def _move(self, redis: Redis, model: str, trial: Trial) -> None:
         """Add what was seen here to what all saw, and take the step that follows from it."""
-        known = await shared.read(redis, model)
+        known = await self._known(redis, model, trial)
         if known is not None and known.run == trial.spec.run:
             seen = trial.take_seen()
             if known == trial.progress and (fields := seen.fields()):
@@ -106,6 +106,19 @@ class Canaries:
         if after != known:
             after = await shared.swap(redis, model, known, after)
         self._set(model, trial, after)
+
+    async def _known(self, redis: Redis, model: str, trial: Trial) -> Progress | None:
+        """How far it is. A Redis that has lost that gets it back: also one in which a gateway that
+        has just started, and knew nothing, has begun the same run anew."""
+        known, kept = await shared.read(redis, model), trial.progress
+        if kept is None or kept.run != trial.spec.run:
+            return known
+        if known is not None and known.run == kept.run and known.started <= kept.started:
+            return known
+        log.warning("canary %s: redis had lost how far it is; it goes on from there", model)
+        # What was seen at this step is lost, too: it is looked at from the beginning.
+        trial.progress = replace(kept, looks=Looks())
+        return await shared.swap(redis, model, known, trial.progress)
 
     def _move_alone(self, model: str, trial: Trial) -> None:
         """With no Redis configured this gateway's memory is the only one."""

@@ -1,6 +1,7 @@
 """Keeps what all gateways must agree on about their canaries in Redis.
 
-    forebay.canary:<model>          how far it is: written only by whoever saw what it builds on
+    forebay.canary:<model>          how far it is: written only by whoever saw what it builds on,
+                                    and kept for ever: one that has ended must not begin again
     forebay.canary:<model>:<step>   what all gateways saw at that step, added field by field
 
 Any gateway may take the next step: the state is compared and set in one script, so two that come
@@ -23,7 +24,7 @@ _PROGRESS = TypeAdapter(Progress)
 _SWAP = """
 local now = redis.call('GET', KEYS[1])
 if (now or '') ~= ARGV[1] then return now end
-redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+redis.call('SET', KEYS[1], ARGV[2])
 return ARGV[2]
 """
 
@@ -33,8 +34,12 @@ def key_of(model: str) -> str:
 
 
 async def read(redis: Redis, model: str) -> Progress | None:
-    """How far the canary is; what is not ours at its key is removed."""
-    text = await redis.get(key_of(model))
+    """How far the canary is; what is not ours at its key is removed. Earlier versions of Forebay
+    let the key expire."""
+    async with redis.pipeline(transaction=False) as pipe:
+        pipe.get(key_of(model))
+        pipe.persist(key_of(model))
+        text, _ = await pipe.execute()
     progress = decode(text)
     if text and progress is None:
         await redis.delete(key_of(model))
@@ -43,7 +48,7 @@ async def read(redis: Redis, model: str) -> Progress | None:
 
 async def swap(redis: Redis, model: str, before: Progress | None, after: Progress) -> Progress:
     """Set the state if it is still `before`; returns what it is then."""
-    args: list[str | int] = [_encode(before) if before is not None else "", _encode(after), KEEP]
+    args = [_encode(before) if before is not None else "", _encode(after)]
     now = await redis.register_script(_SWAP)(keys=[key_of(model)], args=args)
     return decode(now) or after
 

@@ -1,6 +1,8 @@
 """Canaries of several gateways around one Redis, and what single tickets meet."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +11,14 @@ from redis import Redis
 from gateway.canary.canaries import Canaries
 from gateway.canary.config import CanaryConfig
 from gateway.canary.progress import Phase, Progress
-from gateway.canary.shared import decode
+from gateway.canary.shared import decode, swap
 from gateway.canary.trial import Trial
+from gateway.control.store import connect
 from gateway.tasks import Tasks
 from scheduler.model import Ticket
 from tests.redis_server import url_of
 
+ORDERS = {Phase.PAUSED: "pause", Phase.ABORTED: "abort", Phase.PROMOTED: "promote"}
 QUICK = {
     "old": "a",
     "new": "b",
@@ -139,6 +143,17 @@ async def test_without_redis_one_gateway_decides_alone() -> None:
     await gateway.stop()
 
 
+def kept(redis: Redis) -> Progress | None:
+    return decode(redis.get("forebay.canary:m"))  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the gateway's next turns bring about."""
+    async with asyncio.timeout(15):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_a_restart_goes_on_where_it_was(redis: Redis) -> None:
     first = Gateway(url_of(redis), spec(step_time=86_400))
     await first.until(Phase.RUNNING)
@@ -150,6 +165,43 @@ async def test_a_restart_goes_on_where_it_was(redis: Redis) -> None:
     assert started is not None
     assert second.progress.started == started.started
     await second.stop()
+
+
+@pytest.mark.parametrize("phase", [Phase.PAUSED, Phase.ABORTED, Phase.PROMOTED])
+async def test_an_emptied_redis_gets_back_how_far_it_is(redis: Redis, phase: Phase) -> None:
+    """Else traffic goes back to a group that was retired, or given up."""
+    gateway = Gateway(url_of(redis), spec(step_time=86_400, order=ORDERS[phase]))
+    await gateway.until(phase)
+    before = gateway.progress
+    redis.flushall()
+    await until(lambda: kept(redis) is not None)
+    assert kept(redis) == before
+    assert gateway.progress == before
+    await gateway.stop()
+
+
+async def test_who_knows_how_far_it_is_puts_right_who_began_it_anew(redis: Redis) -> None:
+    first = Gateway(url_of(redis), spec(order="abort"))
+    await first.until(Phase.ABORTED)
+    before = first.progress
+    assert before is not None
+    began_anew = replace(before, phase=Phase.RUNNING, started=before.started + 5.0)
+    client = connect(url_of(redis))
+    redis.delete("forebay.canary:m")
+    assert await swap(client, "m", None, began_anew) == began_anew
+    await client.aclose()
+    await until(lambda: kept(redis) == before)
+    assert first.progress == before
+    await first.stop()
+
+
+async def test_how_far_it_is_never_expires(redis: Redis) -> None:
+    gateway = Gateway(url_of(redis), spec(order="abort"))
+    await gateway.until(Phase.ABORTED)
+    assert redis.ttl("forebay.canary:m") == -1
+    redis.expire("forebay.canary:m", 1000)  # as Forebay did before
+    await until(lambda: redis.ttl("forebay.canary:m") == -1)
+    await gateway.stop()
 
 
 async def test_what_is_no_state_of_ours_is_begun_anew(redis: Redis) -> None:
