@@ -120,6 +120,7 @@ class Control:
 
     async def _look_everywhere(self, redis: Redis, news: notice.Notice) -> None:
         """Find the keys that there are, and read all that mean something."""
+        await published.publish_again(redis, self._base)
         began = monotonic()
         names = await reader.scan(redis)
         news.scan_took(monotonic() - began)

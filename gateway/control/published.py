@@ -16,6 +16,12 @@ async def publish(redis: Redis, config: Config) -> None:
     await redis.set(KEY, orjson.dumps(_open(config.model_dump(mode="json"))))
 
 
+async def publish_again(redis: Redis, config: Config) -> None:
+    """A Redis that was emptied has lost it. What another gateway has put there stays."""
+    if not await redis.exists(KEY):
+        await publish(redis, config)
+
+
 async def published(redis: Redis) -> Config | None:
     """None when no gateway has used this Redis yet."""
     text = await redis.get(KEY)

@@ -72,6 +72,7 @@ async def test_a_flushed_database_gets_them_back_too(redis: Redis) -> None:
         redis.flushall()
         await following.until(lambda: redis.hget("forebay:class:short", "limit") == "5")
         assert following.told.empty()
+        assert redis.exists("forebay.file"), "`forebay ctl` validates by it"
 
 
 async def test_what_was_set_in_the_empty_redis_wins_over_what_is_restored(tmp_path: Path) -> None:
