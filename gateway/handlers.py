@@ -54,7 +54,9 @@ if TYPE_CHECKING:  # the SDK is imported only where requests are traced
 
 log = logging.getLogger("forebay.request")
 
-_FORWARDED = [(name, name.encode()) for name in ("authorization", "traceparent", "tracestate")]
+_FORWARDED = [
+    (name, name.encode()) for name in ("authorization", "traceparent", "tracestate", "x-session-id")
+]
 _SECONDS = re.compile(rb"\d{1,5}(\.\d{1,6})?")
 PATHS = {Kind.CHAT: "/v1/chat/completions", Kind.COMPLETION: "/v1/completions"}
 _PROMPT_FIELD = {Kind.COMPLETION: "prompt", Kind.RESPONSES: "input"}
@@ -334,8 +336,8 @@ def _session(request: Request) -> str:
 
 
 def _forwarded(call: Call, *, own_key: bool) -> list[tuple[str, str]]:
-    """What goes to the backend besides the body: who asks, and whose trace it is. A key of ours
-    (not `own_key`) stays here."""
+    """What goes to the backend besides the body: who asks, in which conversation and trace. A key
+    of ours (not `own_key`) stays here."""
     headers = [("x-request-id", call.story.request_id)]
     received = call.exchange.request.headers
     trace = call.story.trace
