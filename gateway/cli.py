@@ -18,7 +18,7 @@ from gateway.commands.plan import plan
 from gateway.commands.recalibrate import recalibrate
 from gateway.commands.report import report
 from gateway.commands.tune import tune
-from gateway.commands.up import up
+from gateway.commands.up import LogLevel, up
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
 from gateway.log import configure
@@ -67,7 +67,9 @@ def serve(
     expose_timings: Annotated[
         bool | None, typer.Option(help="Tell clients class, backend and stages of the TTFT.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_level: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="What goes to stderr, from there up.")
+    ] = LogLevel.INFO,
 ) -> None:
     """Run the gateway until SIGTERM or Ctrl-C, which let streams finish first."""
     given = {
@@ -87,7 +89,7 @@ def serve(
         _give_up("\n".join(_problem(p["loc"], p["msg"]) for p in error.errors()))
     except ValueError as error:
         _give_up(str(error))
-    configure(log_level.upper())
+    configure(log_level.value)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve_until_stopped(settings))

@@ -1,15 +1,18 @@
 """A plan as a file: YAML that a person reads and changes, and that `forebay up` starts from.
 
-Only the flags' values count when it is read; their reasons stand beside them as comments.
+Only the flags' values count when it is read. Their reasons stand beside them as comments, which are
+read back, too (`comments`).
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from backends.plans import comments
 from backends.plans.model import Engine, Flag, Plan, Value, Variable
 
 _NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
@@ -60,7 +63,8 @@ def write(plan: Plan) -> str:
 def read(path: Path) -> Plan:
     """Raises BadPlan."""
     try:
-        return parse(yaml.safe_load(path.read_text()))
+        text = path.read_text()
+        return _with_comments(parse(yaml.safe_load(text)), text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadPlan(f"cannot read {path}: {error}") from error
     except BadPlan as error:
@@ -83,7 +87,7 @@ def parse(document: Any) -> Plan:
 
 
 def _engine(name: str, found: _EngineFile) -> Engine:
-    flags = {flag.lstrip("-").replace("_", "-"): value for flag, value in found.flags.items()}
+    flags = {_flag(name): value for name, value in found.flags.items()}
     if own := _OWN_FLAGS & flags.keys():
         raise BadPlan(f"engines.{name}.flags: {', '.join(sorted(own))} is decided by the plan")
     return Engine(
@@ -97,6 +101,36 @@ def _engine(name: str, found: _EngineFile) -> Engine:
             Variable(key, value, "as the plan says") for key, value in found.environment.items()
         ),
     )
+
+
+def _with_comments(plan: Plan, text: str) -> Plan:
+    """The plan with the reasons and notes that stand beside it, where there are any."""
+    engines = []
+    found = comments.beside(text)
+    for engine in plan.engines:
+        flags = {
+            _flag(name): said for (at, part, name), said in found.items()
+            if (at, part) == (engine.name, "flags")
+        }  # fmt: skip
+        variables = {
+            name: said for (at, part, name), said in found.items()
+            if (at, part) == (engine.name, "environment")
+        }  # fmt: skip
+        engines.append(
+            replace(
+                engine,
+                flags=tuple(replace(f, reason=flags.get(f.name, f.reason)) for f in engine.flags),
+                environment=tuple(
+                    replace(v, reason=variables.get(v.name, v.reason)) for v in engine.environment
+                ),
+            )
+        )
+    return replace(plan, engines=tuple(engines), notes=comments.above(text))
+
+
+def _flag(name: str) -> str:
+    """As `vllm serve` documents it."""
+    return name.lstrip("-").replace("_", "-")
 
 
 def _text(value: Value | list[str] | list[int]) -> str:

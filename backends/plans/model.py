@@ -1,17 +1,18 @@
 """What a plan consists of. Values only."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 Value = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One option of `vllm serve`, without its dashes, and why it has this value."""
+    """One option of `vllm serve`, without its dashes, and why it has this value. Two with the same
+    value are equal, whatever the reasons: an engine is not restarted for a comment."""
 
     name: str
     value: Value
-    reason: str
+    reason: str = field(compare=False)
 
     def arguments(self) -> tuple[str, ...]:
         """As the command line wants it: a switch is only named, or named with `no-`."""
@@ -26,7 +27,7 @@ class Variable:
 
     name: str
     value: str
-    reason: str
+    reason: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,9 @@ class Demand:
 
 
 def flags_for(hardware: Hardware, demand: Demand) -> tuple[Flag, ...]:
-    """The flags of one engine of this class. Raises ValueError when the model cannot fit."""
+    """The flags of one engine of this class. Raises ValueError when the model cannot fit, and for
+    a number of GPUs that vLLM would refuse."""
+    _check_gpus(hardware.gpus)
     _check_fit(hardware)
     seqs = max_num_seqs(hardware, demand)
     batch = max_num_batched_tokens(int(seqs.value), demand)
@@ -185,11 +187,26 @@ def _check_fit(hardware: Hardware) -> None:
     weights = BYTES_PER_WEIGHT * hardware.size / hardware.gpus
     room = hardware.band.most_utilization * hardware.gpu_memory
     if weights >= room:
-        needed = int(BYTES_PER_WEIGHT * hardware.size / room) + 1
+        needed = _power_of_two(int(BYTES_PER_WEIGHT * hardware.size / room) + 1)
         raise ValueError(
             f"{hardware.size:g} billion weights are {weights:.0f} GB on each of {hardware.gpus} "
             f"GPU(s), which have {room:.0f} GB for them: use at least {needed} GPUs"
         )
+
+
+def _check_gpus(gpus: int) -> None:
+    """vLLM wants a number that divides the attention heads. How many those are isn't known here;
+    of the models that need several GPUs most have 32, 64 or 128."""
+    if (more := _power_of_two(gpus)) != gpus:
+        raise ValueError(
+            f"{gpus} GPUs do not divide a model's attention heads evenly, and vLLM would not "
+            f"start: use {more // 2} or {more}"
+        )
+
+
+def _power_of_two(least: int) -> int:
+    """The smallest one that is not less."""
+    return 1 << (least - 1).bit_length()
 
 
 def _flag(name: str, value: Value, why: str, demand: Demand) -> Flag:

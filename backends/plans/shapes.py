@@ -1,7 +1,7 @@
 """How long a class's prompts are: assumed from its bound, or from recorded traffic.
 
-Traffic is a request log of the gateway's (JSON lines with `prompt_tokens`) or an Azure LLM trace
-(CSV with `ContextTokens`). Only lengths are read.
+Traffic is a request log of the gateway's (JSON lines with `prompt_tokens`), Mooncake's trace (JSON
+lines with `input_length`) or an Azure LLM trace (CSV with `ContextTokens`). Only lengths are read.
 """
 
 import csv
@@ -15,6 +15,12 @@ ASSUMED_SHORT = 100
 """The source calls a pool short whose mean prompt is under 128 tokens."""
 ASSUMED_LONG = 2048
 """One full prefill step of a default vLLM."""
+
+
+FORMATS = (
+    "a request log (JSON lines with prompt_tokens), a Mooncake trace (JSON lines with "
+    "input_length), or an Azure trace (NAME.csv with ContextTokens)"
+)
 
 
 class UnknownTraffic(ValueError):
@@ -71,14 +77,16 @@ def _csv(path: Path) -> list[int]:
         try:
             lengths = [int(row["ContextTokens"]) for row in csv.DictReader(file)]
         except (KeyError, TypeError, ValueError) as error:
-            raise UnknownTraffic(f"{path.name}: not an Azure trace: {error!r}") from error
+            raise UnknownTraffic(f"{path.name} is not {FORMATS}") from error
     return [length for length in lengths if length > 0]
 
 
 def _log(path: Path) -> list[int]:
     with path.open("rb") as file:
         try:
-            lengths = [orjson.loads(line)["prompt_tokens"] for line in file if line.strip()]
+            rows = [orjson.loads(line) for line in file if line.strip()]
+            name = "input_length" if rows and "input_length" in rows[0] else "prompt_tokens"
+            lengths = [row[name] for row in rows]
         except (KeyError, TypeError, orjson.JSONDecodeError) as error:
-            raise UnknownTraffic(f"{path.name}: not a request log: {error!r}") from error
+            raise UnknownTraffic(f"{path.name} is not {FORMATS}") from error
     return [length for length in lengths if type(length) is int and length > 0]

@@ -25,6 +25,7 @@ from tokenizer_pool.source import artifact_path
 from tokenizer_pool.types import TokenizerSource
 
 UNNAMED = "MODEL"
+LAST_PORT = 65_535
 _SIZE = re.compile(r"(?:^|[^0-9a-z.])(\d+(?:\.\d+)?)b(?:$|[^a-z0-9])", re.IGNORECASE)
 _TOKENIZER_LIMIT = 120.0
 
@@ -53,6 +54,7 @@ class Wish:
 
 
 def plan(
+    context: typer.Context,
     model: Annotated[
         str | None,
         typer.Option(help="A size (13b), or what vLLM loads: a directory or hub id."),
@@ -67,11 +69,12 @@ def plan(
         typer.Option("--from", help="No rules: print this plan file, as `forebay tune` writes it."),
     ] = None,
     size: Annotated[
-        float | None, typer.Option(help="Billions of parameters, when MODEL doesn't say.", min=0)
+        float | None, typer.Option(help="Billions of parameters, when MODEL doesn't say.")
     ] = None,
     gpus: Annotated[int, typer.Option(help="GPUs of one engine (tensor parallel).", min=1)] = 1,
     traffic: Annotated[
-        Path | None, typer.Option(help="A request log, or an Azure trace (CSV): real lengths.")
+        Path | None,
+        typer.Option(help="A request log, or a trace of Azure or Mooncake: real lengths."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="The gateway's file, for its classes.")
@@ -83,7 +86,9 @@ def plan(
         float | None, typer.Option(help="Prompt tokens/s of one engine, as measured.", min=1)
     ] = None,
     peak: Annotated[bool, typer.Option(help="Keep the reserves for announced peak hours.")] = False,
-    port: Annotated[int, typer.Option(help="The first engine's port.")] = 8001,
+    port: Annotated[
+        int, typer.Option(help="The first engine's port.", min=1, max=LAST_PORT)
+    ] = 8001,
     output: Annotated[
         Format, typer.Option("--format", help="plan is the file that `forebay up` takes.")
     ] = Format.FLAGS,
@@ -91,13 +96,14 @@ def plan(
     """Print, for each class, the flags of `vllm serve` that follow from the rules, with reasons."""
     try:
         if made_before is not None:
+            _refuse_ignored(context)
             made = file.read(made_before)
         elif model is None or gpu_memory is None or not service_class:
             raise ValueError("say --model, --gpu-memory and --class, or --from FILE")
         else:
             wish = Wish(
                 model=model if _SIZE.fullmatch(model) is None else UNNAMED,
-                hardware=Hardware(size or size_of(model), gpu_memory, gpus, prefill_rate),
+                hardware=Hardware(_size(model, size), gpu_memory, gpus, prefill_rate),
                 engines=_engines(service_class),
                 classes=dict(_classes(config)),
                 lengths=read_lengths(traffic) if traffic else None,
@@ -118,6 +124,12 @@ def make(wish: Wish) -> Plan:
     if unknown := wish.engines.keys() - bounds.keys():
         raise ValueError(f"no class {', '.join(sorted(unknown))}; there are {', '.join(bounds)}")
     seen = {} if wish.lengths is None else shapes_of(wish.lengths, bounds)
+    last = wish.port + sum(wish.engines.values()) - 1
+    if last > LAST_PORT:
+        raise ValueError(
+            f"the engines need ports {wish.port} to {last}, and {LAST_PORT} is the last one: use "
+            f"--port {LAST_PORT - (last - wish.port)} or less"
+        )
     engines: list[Engine] = []
     for name, count in wish.engines.items():
         shape = seen.get(name) or assumed(bounds[name])
@@ -134,6 +146,35 @@ def size_of(model: str) -> float:
     if found is None:
         raise ValueError(f"how large is {model}? Say it: --size BILLIONS")
     return float(found[1])
+
+
+def _size(model: str, given: float | None) -> float:
+    """Billions of parameters, as said or as the name says. Raises ValueError."""
+    size = size_of(model) if given is None else given
+    if not 0 < size < float("inf"):
+        raise ValueError(
+            f"a model of {size:g} billion parameters? Say more than 0: --size BILLIONS"
+        )
+    return size
+
+
+def _refuse_ignored(context: typer.Context) -> None:
+    """A plan file says all that the rules would: what else is asked for would mean nothing. Raises
+    ValueError."""
+    ignored = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in ("made_before", "output") and _typed(context, parameter.name or "")
+    ]
+    if ignored:
+        raise ValueError(
+            f"--from FILE takes --format only: leave out {', '.join(ignored)}, or change the file"
+        )
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _engine(wish: Wish, demand: Demand, number: int, place: int) -> Engine:

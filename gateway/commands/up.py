@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,16 @@ from gateway.log import configure
 from gateway.tasks import Tasks
 from gateway.tuning.carrying import Carrying
 from gateway.tuning.memory import FLAG
+
+
+class LogLevel(StrEnum):
+    """What `--log-level` takes, here and in `forebay serve`."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,9 @@ def up(
     expose_timings: Annotated[
         bool | None, typer.Option(help="Tell clients class, backend and stages of the TTFT.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_level: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="What goes to stderr, from there up.")
+    ] = LogLevel.INFO,
 ) -> None:
     """Start a plan's engines and keep them running, with a gateway in front."""
     given: dict[str, Any] = {"host": host, "port": port, "redis": redis}
@@ -85,7 +98,7 @@ def up(
     except ValueError as error:
         _give_up(str(error))
     grace = made.drain_grace if made else Config.model_fields["drain_grace"].default
-    configure(log_level.upper())
+    configure(log_level.value)
     order = Order(plan, found, settings, made, register, grace)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

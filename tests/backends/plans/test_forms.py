@@ -48,6 +48,37 @@ def test_a_plan_file_reads_back_as_what_it_was(tmp_path: Path) -> None:
     assert "# read this" in path.read_text()
 
 
+def told(plan: Plan) -> list[str]:
+    return [item.reason for engine in plan.engines for item in (*engine.flags, *engine.environment)]
+
+
+def test_a_plan_file_reads_back_with_its_reasons(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(file.write(PLAN))
+    assert told(file.read(path)) == ["because: 2 × 16", "so", "why not", "proved"]
+    assert file.read(path).notes == ("read this",)
+    assert file.write(file.read(path)) == path.read_text()
+
+
+def test_what_a_person_wrote_has_reasons_where_they_stand_behind_a_value(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        "engines:\n"
+        "  a: {model: m, port: 1, flags: {x: 1, y: 2}}  # of neither\n"
+        "  b:  # of the engine\n"
+        "    model: m\n    port: 2\n"
+        "    flags:\n      --max_num_seqs: 3 # mine\n      served-model-name: 'a # b'\n      z: 4"
+    )
+    default = "as the plan says"
+    assert told(file.read(path)) == [default, default, "mine", default, default]
+
+
+def test_an_engine_is_the_same_whatever_its_reasons_say() -> None:
+    flag, variable = Flag("max-num-seqs", 3, "why"), Variable("A", "1", "why")
+    assert (flag, variable) == (Flag("max-num-seqs", 3, ""), Variable("A", "1", ""))
+    assert flag != Flag("max-num-seqs", 4, "why")
+
+
 def test_the_limit_is_what_the_engine_runs_at_a_time() -> None:
     assert [engine.limit for engine in PLAN.engines] == [32, 64]
 

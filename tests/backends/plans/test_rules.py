@@ -83,9 +83,16 @@ def test_the_fast_tokenizer_is_used_only_where_it_was_proved() -> None:
 
 
 def test_a_model_that_cannot_fit_is_refused_with_what_would_do() -> None:
-    with pytest.raises(ValueError, match="use at least 3 GPUs"):
+    with pytest.raises(ValueError, match="use at least 4 GPUs"):
         flags_for(Hardware(70, 80), demand(SHORT))
-    assert flags_for(Hardware(70, 80, gpus=3), demand(SHORT))
+    assert flags_for(Hardware(70, 80, gpus=4), demand(SHORT))
+
+
+@pytest.mark.parametrize(("gpus", "instead"), [(3, "2 or 4"), (6, "4 or 8"), (7, "4 or 8")])
+def test_gpus_that_vllm_would_refuse_are_refused(gpus: int, instead: str) -> None:
+    with pytest.raises(ValueError, match=f"{gpus} GPUs do not divide .*: use {instead}$"):
+        flags_for(Hardware(70, 80, gpus=gpus), demand(SHORT))
+    assert all(flags_for(Hardware(7, 80, gpus=good), demand(SHORT)) for good in (1, 2, 4, 8))
 
 
 def test_a_flag_as_arguments() -> None:

@@ -40,17 +40,20 @@ def test_a_request_log_and_an_azure_trace_are_read(tmp_path: Path) -> None:
     trace = tmp_path / "azure.csv"
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,374,44\nx,0,1\n")
     assert read_lengths(trace) == [374]
+    mooncake = tmp_path / "mooncake.jsonl"
+    mooncake.write_text('{"timestamp": 0, "input_length": 6758, "output_length": 500}\n')
+    assert read_lengths(mooncake) == [6758]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("a.csv", "a,b\n1,2\n", "not an Azure trace"),
-        ("a.csv", "ContextTokens\nx\n", "not an Azure trace"),
+        ("a.csv", "a,b\n1,2\n", r"a\.csv is not .* an Azure trace"),
+        ("a.csv", "ContextTokens\nx\n", "is not .* an Azure trace"),
         ("a.csv", "ContextTokens\n", "no request"),
-        ("a.jsonl", "{}\n", "not a request log"),
-        ("a.jsonl", "hello\n", "not a request log"),
-        ("a.jsonl", "[1]\n", "not a request log"),
+        ("a.jsonl", "{}\n", "is not a request log .* a Mooncake trace"),
+        ("a.jsonl", "hello\n", "is not a request log"),
+        ("a.jsonl", "[1]\n", "is not a request log"),
         ("a.jsonl", "", "no request"),
     ],
 )

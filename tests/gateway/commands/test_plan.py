@@ -87,9 +87,16 @@ def test_what_cannot_be_planned_says_what_to_change() -> None:
     common = ("--gpu-memory", "80", "--class", "short")
     for options, why in [
         (("--model", "mystery", *common), "how large is mystery? Say it: --size BILLIONS"),
-        (("--model", "70b", *common), "use at least 3 GPUs"),
+        (("--model", "70b", *common), "use at least 4 GPUs"),
         (("--model", "7b", "--gpu-memory", "80", "--class", "short=0"), "CLASS=ENGINES"),
         (("--model", "7b", *common, "--traffic", "/nowhere.csv"), "No such file"),
+        (("--model", "70b", *common, "--gpus", "3"), "use 2 or 4"),
+        (("--model", "70b", *common, "--size", "0"), "Say more than 0: --size BILLIONS"),
+        (("--model", "0b", *common), "Say more than 0: --size BILLIONS"),
+        (
+            ("--model", "7b", "--gpu-memory", "80", "--class", "short=3", "--port", "65534"),
+            "use --port 65533 or less",
+        ),
     ]:
         refused = plan(*options)
         assert refused.exit_code == 2
@@ -104,6 +111,33 @@ def test_a_plan_file_is_printed_in_another_form(tmp_path: Path) -> None:
     shown = plan("--from", str(path), "--format", "compose")
     assert shown.exit_code == 0, shown.output
     assert "--max-num-seqs=96" in yaml.safe_load(shown.output)["services"]["short-0"]["command"]
+
+
+def test_a_plan_file_keeps_its_reasons_and_notes(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    made = plan(*("--model", "7b", "--gpu-memory", "80", "--class", "long", "--format", "plan"))
+    path.write_text(made.output)
+    assert plan("--from", str(path), "--format", "plan").output == made.output
+    assert "--max-num-seqs: long pool: min(32, 1.5 × 80 GB)" in plan("--from", str(path)).output
+
+
+def test_what_a_plan_file_says_already_is_not_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("engines: {a: {model: m, port: 1}}\n")
+    assert plan("--from", str(path)).exit_code == 0
+    refused = plan("--from", str(path), "--peak", "--class", "short", "--port", "8001")
+    assert refused.exit_code == 2
+    assert "leave out --class, --peak, --port, or change the file" in refused.output
+
+
+def test_the_last_port_that_there_is(tmp_path: Path) -> None:
+    common = ("--model", "7b", "--gpu-memory", "80", "--format", "plan")
+    made = plan(*common, "--class", "short=3", "--port", "65533")
+    assert made.exit_code == 0, made.output
+    path = tmp_path / "plan.yaml"
+    path.write_text(made.output)
+    assert [engine.port for engine in file.read(path).engines] == [65533, 65534, 65535]
+    assert plan(*common, "--class", "short", "--port", "0").exit_code == 2
 
 
 def test_without_a_plan_file_the_rules_need_their_facts() -> None:
