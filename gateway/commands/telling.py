@@ -13,6 +13,7 @@ from gateway.control import desk
 from gateway.control.desk import Situation
 from gateway.control.keys import HISTORY, REJECTED, Place, applies, place
 from gateway.control.overlay import Rejection
+from gateway.control.store import printable
 from gateway.control.versions import Change, Entry, entry_of
 
 _SECRET_FIELDS = frozenset(("sha256",))
@@ -52,7 +53,7 @@ def tell_entry(entry: Entry) -> None:
 
 def tell_refusals(rejected: Mapping[str, str]) -> None:
     for key, why in rejected.items():
-        typer.secho(f"refused: {key}: {why}", fg=typer.colors.YELLOW)
+        typer.secho(printable(f"refused: {key}: {why}"), fg=typer.colors.YELLOW)
 
 
 async def watch_keys(redis: Redis) -> None:

@@ -132,4 +132,4 @@ async def begin(url: str) -> tuple[Tracking | Polling, str]:
 
 
 def _text(key: str | bytes) -> str:
-    return key if isinstance(key, str) else key.decode(errors="replace")
+    return key if isinstance(key, str) else key.decode(errors="surrogateescape")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from gateway.config import Config
 from gateway.control.keys import KINDS, PREFIX, Place, applies, place
+from gateway.control.store import printable
 from gateway.schema import NAME
 
 Hashes = Mapping[str, Mapping[str, str] | None]
@@ -37,9 +38,13 @@ def overlay(config: Config, hashes: Hashes) -> Config:
         found = place(key)
         if found is None or not applies(key, config):
             continue
-        if fields is None:
+        if fields == {}:
+            continue
+        if (shown := printable(key)) != key:
+            reasons[shown] = "the key's name is not UTF-8: DEL it (redis-cli shows its bytes)"
+        elif fields is None:
             reasons[key] = f"not a hash: DEL {key}, then use HSET"
-        elif fields:
+        else:
             problem = _lay(found, fields, document)
             if problem is not None:
                 reasons[key] = problem
@@ -60,14 +65,19 @@ def digest(hashes: Hashes) -> str:
             sha1.update(_item(key) + b"!")
         elif fields:
             sha1.update(_item(key))
-            for name in sorted(fields):
+            # By bytes, as Lua sorts: what is not UTF-8 stands elsewhere among Python's characters.
+            for name in sorted(fields, key=_bytes):
                 sha1.update(_item(name) + _item(fields[name]))
             sha1.update(b";")
     return sha1.hexdigest()
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
 def _item(text: str) -> bytes:
-    data = text.encode()
+    data = _bytes(text)
     return b"%d:%b" % (len(data), data)
 
 
@@ -75,6 +85,10 @@ def _lay(found: Place, fields: Mapping[str, str], document: dict[str, Any]) -> s
     """Put one key's fields into the document; returns what is wrong with their names."""
     entry = found.entry(document)
     for field, text in fields.items():
+        if (shown := printable(field)) != field:
+            return f"{shown}: the field's name is not UTF-8: HDEL it"
+        if printable(text) != text:
+            return f"{field}: is not UTF-8, {printable(text)!r}: set it anew, or HDEL it"
         if not found.kind.knows(field):
             return _unknown(found, field)
         entry[field] = None if text.strip().lower() == "none" else text

@@ -78,12 +78,17 @@ def connect(url: str, **options: Any) -> Redis:
     settings: dict[str, Any] = {
         "protocol": 2,
         "decode_responses": True,
-        "encoding_errors": "replace",
+        "encoding_errors": "surrogateescape",  # bytes that are not UTF-8 stay what they are
         "socket_timeout": REPLY_TIMEOUT,
         "socket_connect_timeout": REPLY_TIMEOUT,
         "retry": Retry(NoBackoff(), 0),
     }
     return Redis.from_url(url, **settings | options)
+
+
+def printable(text: str) -> str:
+    """What came from Redis as it may be shown: bytes that are not UTF-8 are replaced."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _bare(url: str) -> str:

@@ -20,7 +20,7 @@ from redis.exceptions import ResponseError
 
 from gateway.control.keys import HISTORY, VERSION
 from gateway.control.overlay import Document, Hashes, digest
-from gateway.control.store import BrokenKey
+from gateway.control.store import BrokenKey, printable
 
 KEPT = 1000
 _DIGITS = 12
@@ -225,9 +225,9 @@ def entry_of(fields: Mapping[str, str]) -> Entry:
         changes = tuple(Change(*change) for change in orjson.loads(fields.get("diff", "[]")))
         version = int(fields.get("version", ""))
     except (ValueError, TypeError):
-        return Entry(0, fields.get("time", ""), "?", f"not ours: {dict(fields)}", ())
-    by, note = fields.get("by", "?"), fields.get("note", "")
-    return Entry(version, fields.get("time", ""), by, note, changes)
+        return Entry(0, printable(fields.get("time", "")), "?", f"not ours: {dict(fields)}", ())
+    time, by, note = (printable(fields.get(name, "")) for name in ("time", "by", "note"))
+    return Entry(version, time, by or "?", note, changes)
 
 
 def _named(error: ResponseError, key: str, kind: str) -> ResponseError | BrokenKey:

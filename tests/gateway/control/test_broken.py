@@ -37,6 +37,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
+async def test_bytes_that_are_not_utf8_are_refused_by_name(redis: Redis) -> None:
+    async with Following(url_of(redis)) as following:
+        await following.up()
+        redis.hset("forebay:tenant:acme", mapping={"weight": b"\xfc"})
+        assert "weight: is not UTF-8" in (await following.next())["forebay:tenant:acme"]
+        redis.hset(b"forebay:tenant:f\xfcr", "weight", "1")
+        reasons = await following.next()
+        assert "the key's name is not UTF-8" in reasons["forebay:tenant:f\ufffdr"]
+        await following.until(lambda: redis.hgetall(REJECTED) == reasons)
+        redis.delete(b"forebay:tenant:f\xfcr", "forebay:tenant:acme")
+        await following.until(lambda: following.control.reasons == {})
+        redis.hset(SHORT, "limit", "3")
+        await following.until(lambda: following.control.effective.classes["short"].limit == 3)
+
+
 BROKEN: list[tuple[str, dict[str, str] | None, str]] = [
     (VERSION, {"number": "abc"}, "its number is not one of ours"),
     (VERSION, {"number": "9" * 13}, "its number is not one of ours"),

@@ -147,6 +147,24 @@ def test_a_change_that_somebody_typed_wrong_is_cleaned_up_by_a_rollback(
     assert redis.hget("forebay:class:short", "limit") == "8"
 
 
+def test_what_is_not_utf8_is_refused_by_name_and_ctl_repairs_it(run: Run, redis: Redis) -> None:
+    run(ctl, "set", "tenant:acme", "weight=2")
+    raw = {"tenant": "acme", "sha256": "0" * 64, "note": b"f\xfcr"}
+    redis.hset("forebay:key:k1", mapping=raw)
+    refused = run(ctl, "set", "burst", "window=2", code=1).output
+    assert "forebay:key:k1: note: is not UTF-8" in refused
+    run(ctl, "set", "key:k1", "note=ok")
+    assert redis.hget("forebay:key:k1", "note") == "ok"
+    redis.hset("forebay:burst", b"f\xfcr", "1")
+    redis.hset(b"forebay:tenant:f\xfcr", "weight", "1")
+    refused = run(ctl, "set", "burst", "window=2", code=1).output
+    assert "field's name is not UTF-8" in refused
+    assert "key's name is not UTF-8" in refused
+    run(ctl, "rollback", "1")
+    assert redis.hgetall("forebay:burst") == {}
+    assert redis.exists(b"forebay:tenant:f\xfcr") == 0
+
+
 def test_watch_prints_what_comes(run: Run, redis: Redis) -> None:
     redis.hset("forebay:rejected", "forebay:class:short", "limit: nonsense")
     assert (
