@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway.bands import ChannelChoice
 from gateway.canary.config import CanaryConfig
@@ -17,7 +17,7 @@ from gateway.discovery import DiscoveryConfig
 from gateway.memory.config import MemoryCheckConfig
 from gateway.peak import PeakConfig
 from gateway.replicas.config import ReplicasConfig
-from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url
+from gateway.schema import Count, ModelName, Name, Names, Schema, Seconds, Share, Url, redis_urls
 from gateway.tenancy.config import KeyConfig, ModelConfig, TenantConfig
 from gateway.tracing.config import TracingConfig
 from gateway.tuning.config import TuningConfig, UtilizationConfig
@@ -176,7 +176,9 @@ class TokenizerConfig(Schema):
     parity_tolerated: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
-RedisUrls = Annotated[str, Field(pattern=r"^(redis|rediss|unix)://\S+$")]
+RedisUrls = Annotated[
+    str, Field(pattern=r"^(redis|rediss|unix)://\S+$"), AfterValidator(redis_urls)
+]
 """One URL, or several with commas between: the first that is a primary is used."""
 
 
@@ -248,6 +250,8 @@ class Config(Schema):
         if len(set(bounds)) != len(bounds):
             raise ValueError("two classes have the same max_prompt_tokens")
         for name, spec in self.classes.items():
+            if name in spec.spill:
+                raise ValueError(f"class {name} spills to itself: name other classes, or none")
             if unknown := set(spec.spill) - set(self.classes):
                 raise ValueError(f"class {name} spills to classes that do not exist: {unknown}")
         for name, backend in self.backends.items():

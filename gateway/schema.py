@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from redis.asyncio.connection import parse_url
 
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -16,6 +17,17 @@ Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def redis_urls(value: str) -> str:
+    """Several with commas between. Raises ValueError for one that the client would not take."""
+    for url in value.split(","):
+        try:
+            parse_url(url)
+        except ValueError as error:
+            form = "redis://HOST:PORT, rediss://HOST:PORT or unix://PATH"
+            raise ValueError(f"not the URL of a Redis: write {form} ({error})") from error
+    return value
 
 
 class Schema(BaseModel):

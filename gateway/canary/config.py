@@ -63,6 +63,9 @@ class CanaryConfig(Schema):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for group, names in (("old", self.old), ("new", self.new)):
+            if len(set(names)) != len(names):
+                raise ValueError(f"a backend is twice in {group}: name each once")
         if both := set(self.old) & set(self.new):
             raise ValueError(f"in both groups: {', '.join(sorted(both))}")
         if list(self.steps) != sorted(set(self.steps)):

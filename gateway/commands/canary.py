@@ -21,8 +21,10 @@ from gateway.commands.shared import (
     give_up,
     with_redis,
 )
+from gateway.commands.telling import tell_stored
 from gateway.control import desk
 from gateway.control.desk import Plan, Refused, Situation
+from gateway.control.overlay import Rejection
 
 canary = typer.Typer(no_args_is_help=True, help="Move a model's traffic to other backends.")
 
@@ -57,7 +59,13 @@ def status(model: Model, redis: RedisOption = LOCAL_REDIS) -> None:
 
     async def work(client: Redis) -> None:
         situation = await desk.look(client)
-        spec = situation.effective().canaries.get(model)
+        try:
+            spec = situation.effective().canaries.get(model)
+        except Rejection:
+            tell_stored(situation, f"forebay:canary:{model}")
+            if (known := await shared.read(client, model)) is not None:
+                typer.echo(f"{known.phase.value}: step {known.step + 1}, {known.reason}")
+            raise
         if spec is None:
             raise Refused(f"there is no canary of {model}: `forebay ctl canary start {model} …`")
         progress = await shared.read(client, model)

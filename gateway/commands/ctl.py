@@ -21,10 +21,18 @@ from gateway.commands.shared import (
     give_up,
     with_redis,
 )
-from gateway.commands.telling import tell_changes, tell_entry, tell_key, tell_refusals, watch_keys
+from gateway.commands.telling import (
+    tell_changes,
+    tell_entry,
+    tell_key,
+    tell_refusals,
+    tell_stored,
+    watch_keys,
+)
 from gateway.control import desk, reference, versions
 from gateway.control.desk import Refused
 from gateway.control.keys import KINDS, PREFIX, full, place
+from gateway.control.overlay import Rejection
 from gateway.control.versions import Change
 
 ctl = typer.Typer(no_args_is_help=True, help="Look at and change a running fleet's settings.")
@@ -43,12 +51,22 @@ def get(
     redis: RedisOption = LOCAL_REDIS,
 ) -> None:
     """Print what is in force, and where each value comes from."""
-    situation = with_redis(redis, desk.look)
-    typer.echo(f"version {situation.version.number}")
-    wanted = sorted(situation.version.state) if key is None else [full(key)]
-    for name in wanted:
-        tell_key(situation, name)
-    tell_refusals(situation.rejected)
+
+    async def work(client: Redis) -> None:
+        situation = await desk.look(client)
+        typer.echo(f"version {situation.version.number}")
+        try:
+            situation.effective()
+        except Rejection:
+            for name in sorted(situation.hashes) if key is None else [full(key)]:
+                tell_stored(situation, name)
+            raise
+        finally:
+            tell_refusals(situation.rejected)
+        for name in sorted(situation.version.state) if key is None else [full(key)]:
+            tell_key(situation, name)
+
+    with_redis(redis, work)
 
 
 @ctl.command("set")
@@ -91,7 +109,7 @@ def diff(
 
 @ctl.command()
 def history(
-    count: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    count: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
     redis: RedisOption = LOCAL_REDIS,
 ) -> None:
     """Print who changed what, and when."""
@@ -152,7 +170,11 @@ def explain(
         typer.echo(f"    {row.type}, {row.range}; default {row.default}")
     if place(full(key)) is not None:
         typer.echo()
-        tell_key(with_redis(redis, desk.look), full(key))
+
+        async def work(client: Redis) -> None:
+            tell_key(await desk.look(client), full(key))
+
+        with_redis(redis, work)
 
 
 @ctl.command()

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+from redis.asyncio import Redis
 
 from gateway.commands.making import Asked, make
 from gateway.commands.shared import (
@@ -14,11 +15,24 @@ from gateway.commands.shared import (
     RedisOption,
     with_redis,
 )
+from gateway.commands.telling import tell_stored
 from gateway.control import desk
 from gateway.control.desk import Plan, Refused, Situation
+from gateway.control.overlay import Rejection
+from gateway.tenancy.config import KeyConfig
 from gateway.tenancy.keys import new_key
 
 keys = typer.Typer(no_args_is_help=True, help="API keys of tenants.")
+
+
+SHORTEST, LONGEST = 1 / 1440, 36_500.0
+"""Days that a key may be for: a minute, and a hundred years."""
+
+
+def _days(value: float | None) -> float | None:
+    if value is not None and not SHORTEST <= value <= LONGEST:  # nan is neither
+        raise typer.BadParameter(f"days from now, at least a minute (0.0007), at most {LONGEST:g}")
+    return value
 
 
 @keys.command()
@@ -26,7 +40,9 @@ def create(
     tenant: Annotated[str, typer.Argument(help="Whose key it is; made if there is none yet.")],
     redis: RedisOption = LOCAL_REDIS,
     note: Annotated[str, typer.Option(help="What it is for.")] = "",
-    days: Annotated[float | None, typer.Option(help="Refuse it after so many days.")] = None,
+    days: Annotated[
+        float | None, typer.Option(help="Refuse it after so many days.", callback=_days)
+    ] = None,
     name: NameOption = None,
 ) -> None:
     """Make a key and print it: the only time that it can be seen."""
@@ -38,9 +54,10 @@ def create(
         fields["expires"] = (now + timedelta(days=days)).isoformat(timespec="seconds")
 
     def planned(situation: Situation) -> Plan:
+        plan = desk.change(situation, f"key:{key.name}", fields)
         if not situation.effective().keys:
             typer.echo("it is the first key: without one nobody is served any more", err=True)
-        return desk.change(situation, f"key:{key.name}", fields)
+        return plan
 
     asked = Asked(LOCAL_GATEWAY, note="new key", name=name)
     with_redis(redis, lambda client: make(client, planned, asked))
@@ -52,10 +69,27 @@ def list_(
     redis: RedisOption = LOCAL_REDIS,
 ) -> None:
     """List the keys in force by name; none of them can be read back."""
-    situation = with_redis(redis, desk.look)
-    for name, key in sorted(situation.effective().keys.items()):
-        times = f"created {key.created or '?'}, expires {key.expires or 'never'}"
-        typer.echo(f"{name}  tenant {key.tenant}  {times}  {key.note}".rstrip())
+
+    async def work(client: Redis) -> None:
+        situation = await desk.look(client)
+        try:
+            known = situation.effective().keys
+        except Rejection:
+            for stored in sorted(situation.hashes):
+                if stored.startswith("forebay:key:"):
+                    tell_stored(situation, stored)
+            raise
+        for name, key in sorted(known.items()):
+            typer.echo(f"{name}  tenant {key.tenant}  {_times(key)}  {key.note}".rstrip())
+
+    with_redis(redis, work)
+
+
+def _times(key: KeyConfig) -> str:
+    over = key.expires is not None and key.expires <= datetime.now(UTC)
+    return (
+        f"created {key.created or '?'}, {'EXPIRED' if over else 'expires'} {key.expires or 'never'}"
+    )
 
 
 @keys.command()

@@ -7,23 +7,55 @@ import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from http.client import HTTPException
 from typing import Annotated, Any, NoReturn, TypeVar
 from urllib.error import URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import typer
 from redis.asyncio import Redis
 
 from gateway.control.desk import Refused
+from gateway.control.overlay import Rejection
 from gateway.control.store import LOST, Store
+from gateway.schema import redis_urls
 
 T = TypeVar("T")
 
+
+def _redis(value: str) -> str:
+    try:
+        return redis_urls(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _gateway(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise typer.BadParameter(f"write http://HOST:PORT or https://HOST:PORT, not {value!r}")
+    return value
+
+
 RedisOption = Annotated[
-    str, typer.Option("--redis", envvar="FOREBAY_REDIS", help="Redis with the operators' keys.")
+    str,
+    typer.Option(
+        "--redis", envvar="FOREBAY_REDIS", help="Redis with the operators' keys.", callback=_redis
+    ),
 ]
 GatewayOption = Annotated[
-    str, typer.Option("--gateway", envvar="FOREBAY_GATEWAY", help="A gateway, for its traffic.")
+    str,
+    typer.Option(
+        "--gateway",
+        envvar="FOREBAY_GATEWAY",
+        help="A gateway, for its traffic.",
+        callback=_gateway,
+    ),
 ]
 NameOption = Annotated[
     str | None, typer.Option("--as", help="Your name in the history; default USER@HOST.")
@@ -48,6 +80,8 @@ def with_redis(url: str, work: Callable[[Redis], Awaitable[T]]) -> T:
         return asyncio.run(run())
     except Refused as error:
         give_up(str(error))
+    except Rejection as error:
+        give_up(f"what is in force is not valid with this file: {error}")
     except LOST as error:
         give_up(f"redis: {error}")
 
@@ -58,10 +92,16 @@ def traffic_of(gateway: str) -> Mapping[str, Any] | None:
         with urlopen(f"{gateway.rstrip('/')}/ready", timeout=5) as answer:  # noqa: S310
             return json.loads(answer.read())  # type: ignore[no-any-return]
     except URLError as error:
-        if hasattr(error, "read"):
-            return json.loads(error.read())  # type: ignore[no-any-return]
+        return _document(error.read()) if hasattr(error, "read") else None
+    except (OSError, HTTPException, ValueError):
         return None
-    except OSError:
+
+
+def _document(body: bytes) -> Mapping[str, Any] | None:
+    """None for what is not a gateway's."""
+    try:
+        return json.loads(body)  # type: ignore[no-any-return]
+    except ValueError:
         return None
 
 

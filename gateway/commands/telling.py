@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from redis.asyncio import Redis
 
 from gateway.config import Config
-from gateway.control import desk
+from gateway.control import desk, reader
 from gateway.control.desk import Situation
-from gateway.control.keys import HISTORY, REJECTED, Place, applies, place
+from gateway.control.keys import HISTORY, REJECTED, Place, applies, place, stray
 from gateway.control.overlay import Rejection
 from gateway.control.store import printable
 from gateway.control.versions import Change, Entry, entry_of
@@ -21,13 +21,18 @@ POLL = 0.25
 
 
 def tell_key(situation: Situation, key: str) -> None:
-    """Each field of a key: its value in force, and whether it is Redis's or the file's."""
+    """Each field of a key: its value in force, and whether it is Redis's or the file's. Raises
+    Refused, and Rejection when that cannot be known: then what Redis holds is told."""
     found = place(key)
     if found is None or not applies(key, situation.file):
-        typer.echo(f"{key}: no such key")
-        return
+        raise desk.Refused(f"{key}: {stray(key, situation.file).removeprefix('ignored: ')}")
+    try:
+        effective = situation.effective()
+    except Rejection:
+        tell_stored(situation, key)
+        raise
     in_redis = situation.version.state.get(key, {})
-    entry = _entry(_effective(situation), found)
+    entry = _entry(effective, found)
     typer.echo(key)
     if entry is None:
         typer.echo("    not there")
@@ -36,6 +41,14 @@ def tell_key(situation: Situation, key: str) -> None:
         if found.kind.knows(field):
             origin = "redis" if field in in_redis else "file or default"
             typer.echo(f"    {field} = {_text(getattr(entry, field))}    ({origin})")
+
+
+def tell_stored(situation: Situation, key: str) -> None:
+    """What Redis holds at a key, whether or not it is valid."""
+    typer.echo(printable(key))
+    for field, text in (situation.hashes.get(key) or {}).items():
+        shown = f"{text[:8]}…" if field in _SECRET_FIELDS else text
+        typer.echo(printable(f"    {field} = {shown}    (stored in redis)"))
 
 
 def tell_changes(changes: Iterable[Change]) -> None:
@@ -59,9 +72,9 @@ def tell_refusals(rejected: Mapping[str, str]) -> None:
 async def watch_keys(redis: Redis) -> None:
     """Print versions and refusals as they come, until cancelled."""
     last = "$"
-    told: dict[str, str] = {}
+    told: Mapping[str, str] = {}
     while True:
-        rejected: Any = await redis.hgetall(REJECTED)
+        rejected = (await reader.read(redis, [REJECTED]))[REJECTED] or {}
         if rejected != told:
             told = rejected
             tell_refusals(rejected)
@@ -71,13 +84,6 @@ async def watch_keys(redis: Redis) -> None:
         for _, entries in news or []:
             for last, fields in entries:  # noqa: B007 - the last one read is where to go on
                 tell_entry(entry_of(fields))
-
-
-def _effective(situation: Situation) -> Config:
-    try:
-        return situation.effective()
-    except Rejection as error:
-        raise desk.Refused(f"what is in force is not valid with this file: {error}") from error
 
 
 def _entry(config: Config, found: Place) -> BaseModel | None:

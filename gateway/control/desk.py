@@ -6,7 +6,6 @@ Not here: what the change would do to traffic (`impact`), and how things are pri
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from redis.asyncio import Redis
 
@@ -14,7 +13,7 @@ from gateway.config import Config
 from gateway.control import reader, versions
 from gateway.control.keys import REJECTED, applies, full, place, stray
 from gateway.control.overlay import Hashes, Rejection, overlay
-from gateway.control.published import published
+from gateway.control.published import KEY, published
 from gateway.control.versions import Change, Moved, Stamp, Version, changed, difference
 
 
@@ -50,14 +49,20 @@ class Plan:
 
 async def look(redis: Redis) -> Situation:
     """Raises Refused when no gateway has used this Redis."""
-    file = await published(redis)
+    try:
+        file = await published(redis)
+    except ValueError as error:
+        raise Refused(
+            f"{KEY} is not what a gateway of this version writes: restart the gateways, or use "
+            f"their version of forebay ({error})"
+        ) from error
     if file is None:
         raise Refused("no gateway has used this Redis yet: check --redis, or start one with it")
     names = [name for name in await reader.scan(redis) if applies(name, file)]
     hashes = await reader.read(redis, names)
     version = await versions.current(redis) or Version()
-    rejected: dict[Any, Any] = await redis.hgetall(REJECTED)
-    return Situation(file, hashes, version, rejected)
+    rejected = await reader.read(redis, [REJECTED])  # of another type: the gateways replace it
+    return Situation(file, hashes, version, rejected[REJECTED] or {})
 
 
 def change(situation: Situation, key: str, fields: Mapping[str, str]) -> Plan:

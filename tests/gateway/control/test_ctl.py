@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from gateway.commands.ctl import ctl
 from gateway.commands.keys import keys
+from gateway.config import Config
 from gateway.control import published
 from gateway.control.store import connect
 from gateway.tenancy.keys import KeyRing, sha256
@@ -21,16 +22,20 @@ from tests.redis_server import url_of
 Run = Callable[..., Result]
 
 
+def publish(redis: Redis, file: Config) -> None:
+    async def work() -> None:
+        client = connect(url_of(redis))
+        await published.publish(client, file)
+        await client.aclose()
+
+    asyncio.run(work())
+
+
 @pytest.fixture
 def run(redis: Redis) -> Run:
     """Runs a command; the file configuration of a gateway stands in Redis."""
 
-    async def publish() -> None:
-        client = connect(url_of(redis))
-        await published.publish(client, config())
-        await client.aclose()
-
-    asyncio.run(publish())
+    publish(redis, config())
 
     def command(app: Typer, *args: str, code: int = 0) -> Result:
         result = CliRunner().invoke(app, args, env={"FOREBAY_REDIS": url_of(redis)})
