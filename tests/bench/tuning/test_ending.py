@@ -122,7 +122,7 @@ def test_what_is_no_study_is_said(tmp_path: Path, content: bytes | None) -> None
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, kept: bool) -> None:
     study = tmp_path / "study"
     more = ("--study", str(study)) if kept else ()
-    command = (sys.executable, "-m", "bench", "tune", "--requests", "20000", *more)
+    command = (sys.executable, "-m", "bench", "tune", "--requests", "2000", *more)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         child.stderr.readline()  # of the defaults: now it measures
