@@ -13,6 +13,15 @@ from gateway import __version__
 from scheduler.snapshot import BackendView, PoolView, Snapshot
 from tokenizer_pool.types import PoolReport
 
+_BREAKER = {
+    State.READY: 0.0,
+    State.DRAINING: 0.0,  # it gets nothing new because an operator wants that
+    State.PROBING: 1.0,
+    State.WARMING: 1.0,
+    State.DOWN: 2.0,
+}
+"""A backend's life is its circuit breaker, as `backends.breaker` says."""
+
 
 class StateCollector(Collector):
     """Gauges read at scrape time from what the scheduler, the fleet and control know."""
@@ -64,6 +73,12 @@ class StateCollector(Collector):
             "Prompt tokens dispatched whose first token has not come.",
             ["backend"],
             [((b.name,), b.prefill_backlog) for b in views],
+        )
+        yield _gauge(
+            "forebay_backend_breaker",
+            "The circuit breaker: 0 closed, 1 half-open (our own requests only), 2 open.",
+            ["backend"],
+            [((s.spec.name,), _BREAKER[s.state]) for s in self._fleet.statuses()],
         )
         yield _gauge(
             "forebay_backend_state",

@@ -316,7 +316,7 @@ class Handlers:
 def _fail(relay: Relay, story: Story, error: BaseException) -> None:
     """Tell the client and the story. What is not a known error is a bug, and logged as one."""
     told = to_client_error(error)
-    story.failed(error, told.status)
+    story.failed(error, told.status, told.code)
     if told.code == "internal_error":
         log.error("request %s failed", story.request_id, exc_info=error)
     relay.fail(told, story.request_id)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from gateway.pace import ITL_BUCKETS, Pace
-from gateway.record import RequestRecord
+from gateway.record import Outcome, RequestRecord
 from gateway.series import Counter, Exported, Histogram, Series, moved
 from scheduler.events import Decided
 
@@ -27,6 +27,7 @@ STALL_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0
 E2E_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 
 
+REJECTED = frozenset((Outcome.INVALID, Outcome.SHED, Outcome.EXPIRED, Outcome.UNAVAILABLE))
 ROWS_AT_ONCE = 40
 """Rows of a metric that are rendered before the loop gets its turn: about half a millisecond."""
 
@@ -44,6 +45,11 @@ class Metrics:
             "forebay_requests_total",
             "Requests to the shaped endpoints, by how they ended.",
             ["model", "service_class", "channel", "outcome", "status"],
+        )
+        self._rejects = Counter(
+            "forebay_rejects_total",
+            "Requests that Forebay refused, by the error's code that the client was told.",
+            ["code"],
         )
         self._ttft = Histogram(
             "forebay_ttft_seconds",
@@ -135,6 +141,8 @@ class Metrics:
         """Count one ended request."""
         model, cls = labels = record.model, record.service_class
         self._requests.inc(model, cls, record.channel, record.outcome.value, str(record.status))
+        if record.error and record.outcome in REJECTED:  # an engine's own refusal has no error
+            self._rejects.inc(record.code or "-")
         self._e2e.observe(labels, record.e2e)
         for stage, seconds in record.stages.items():
             self._stage.observe((cls, stage), seconds)

@@ -22,7 +22,8 @@ class Outcome(Enum):
 class RequestRecord:
     """`status` is what the client was told, 499 when it had left. Times in seconds. `api_key` is
     the key's name, which is no secret. `output_tokens` are those that the answer told, else the
-    events of a stream; 0 where neither is known.
+    events of a stream; 0 where neither is known. `code` is that of the error that
+    the client was told.
 
     Nobody changes it; it is not frozen because that would make it eight times as costly to make.
     """
@@ -45,3 +46,4 @@ class RequestRecord:
     tenant: str = ""
     api_key: str = ""
     output_tokens: int = 0
+    code: str = ""

@@ -50,6 +50,7 @@ class Story:
     status: int = 0
     outcome: Outcome = Outcome.COMPLETED
     error: str = ""
+    code: str = ""
 
     def tokenized(self, prompt: TokenizedPrompt, now: float) -> None:
         self.model = prompt.model
@@ -73,8 +74,8 @@ class Story:
         elif status >= 400:
             self.outcome = Outcome.INVALID
 
-    def failed(self, error: BaseException, status: int) -> None:
-        self.status = status
+    def failed(self, error: BaseException, status: int, code: str | None = None) -> None:
+        self.status, self.code = status, code or ""
         self.error = f"{type(error).__name__}: {error}"
         self.outcome = _outcome(error)
         if isinstance(error, Rejected):
@@ -121,6 +122,7 @@ class Story:
             self.tenant,
             self.api_key,
             self.output_tokens,
+            self.code,
         )
 
 

@@ -2,17 +2,24 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
+from backends.types import BackendSpec, BackendStatus, State
+from gateway.gauges import StateCollector
 from gateway.metrics import TTFT_BUCKETS, Metrics
 from gateway.record import Outcome
 from gateway.series import MAX_ROWS, OVERFLOW, Counter, Histogram
+from scheduler.core import Scheduler
+from scheduler.model import ClassSpec, Settings
 from tests.gateway.records import RECORD
+from tokenizer_pool.types import PoolReport
 
 
 async def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -45,6 +52,49 @@ async def test_a_request_moves_its_metrics() -> None:
     assert seen[key("forebay_ttft_seconds_bucket", **of, le="0.1")] == 1
     stage = {"service_class": "short", "stage": "tokenize"}
     assert seen[key("forebay_ttft_stage_seconds_bucket", **stage, le="0.003")] == 2
+
+
+async def test_what_was_refused_is_counted_by_what_the_client_was_told() -> None:
+    metrics = Metrics()
+    refused = replace(RECORD, ttft=None, status=429, outcome=Outcome.SHED, error="Rejected: x")
+    for code in ("queue_full", "queue_full", "tenant_queue_full", ""):
+        metrics.observe(replace(refused, code=code))
+    metrics.observe(replace(refused, outcome=Outcome.BACKEND_FAILED, code="backend_connect"))
+    metrics.observe(replace(RECORD, status=400, outcome=Outcome.INVALID))  # the engine's own
+    seen = await samples(metrics)
+    rejects = {k: v for k, v in seen.items() if k[0] == "forebay_rejects_total"}
+    assert rejects == {
+        key("forebay_rejects_total", code="queue_full"): 2,
+        key("forebay_rejects_total", code="tenant_queue_full"): 1,
+        key("forebay_rejects_total", code="-"): 1,
+    }
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_a_backends_life_is_its_circuit_breaker(state: State) -> None:
+    class Fleet:
+        def statuses(self) -> list[BackendStatus]:
+            return [BackendStatus(BackendSpec("b", "http://h:1"), state, None, "")]
+
+        def own_traffic(self) -> dict[str, Any]:
+            return {}
+
+        def loads(self) -> list[Any]:
+            return []
+
+    metrics = Metrics()
+    metrics.registry.register(
+        StateCollector(
+            Scheduler(Settings(classes=(ClassSpec("all"),))).snapshot,
+            Fleet(),  # type: ignore[arg-type]
+            lambda: PoolReport((), (), 0),
+            lambda: None,
+            settings_version=lambda: 0,
+            tasks=lambda: 0,
+        )
+    )
+    open_ = {State.READY: 0, State.DRAINING: 0, State.PROBING: 1, State.WARMING: 1, State.DOWN: 2}
+    assert (await samples(metrics))[key("forebay_backend_breaker", backend="b")] == open_[state]
 
 
 async def test_any_label_value_and_what_is_read_at_scrape_time_are_rendered() -> None:
