@@ -52,6 +52,8 @@ async def test_keys_are_asked_for_and_stay_here(
         status, headers, body = await ask(gateway, wrong)
         assert (status, body["error"]["code"]) == (401, "invalid_api_key")
         assert headers["www-authenticate"] == "Bearer"
+    assert await gateway.metric("forebay_rejects_total", code="invalid_api_key") == 3
+    assert await gateway.metric("forebay_backend_breaker", backend="only") == 0
     assert (await ask(gateway, None, path="/tokenize"))[0] == 401
     assert (await ask(gateway, key.secret))[0] == 200
     async with aiohttp.ClientSession() as session:
