@@ -160,7 +160,8 @@ def test_what_is_not_utf8_is_refused_by_name_and_ctl_repairs_it(run: Run, redis:
     assert "forebay:key:k1: note: is not UTF-8" in refused
     run(ctl, "set", "key:k1", "note=ok")
     assert redis.hget("forebay:key:k1", "note") == "ok"
-    redis.hset("forebay:burst", b"f\xfcr", "1")
+    redis.hset("forebay:burst", b"\xfc", "1")
+    redis.hset("forebay:burst", "\U0001f600", "1")  # before the other as bytes, not as text
     redis.hset(b"forebay:tenant:f\xfcr", "weight", "1")
     refused = run(ctl, "set", "burst", "window=2", code=1).output
     assert "field's name is not UTF-8" in refused
