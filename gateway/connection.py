@@ -7,6 +7,8 @@ except for requests that cannot be read at all.
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +18,7 @@ import httptools
 from gateway.errors import ClientError, render_error
 from gateway.exchange import Exchange
 from gateway.http_types import Request
+from gateway.upgrade import may_be_ignored, plain_head
 from tokenizer_pool.memory import room
 
 if TYPE_CHECKING:
@@ -48,10 +51,12 @@ class Connection(asyncio.Protocol):
         self._length = 0
         self._body_size = 0
         self._rest_at = TURN
-        self._head_size = 0
+        self._beside_body = 0
         self._reading_head = True
+        self._upgrading = False
         self._arrived = 0.0
         self._closing = False
+        self._refusal: ClientError | None = None
         self._address: str | None = None
         self.exchange: Exchange | None = None
         self.reading_since: float | None = None
@@ -78,10 +83,14 @@ class Connection(asyncio.Protocol):
             self._server.gone(self._address)
         self._transport = None
         self._waiting.clear()
-        if self.exchange is not None:
-            self.exchange.gone = True
-            if self.exchange.task is not None:
-                self.exchange.task.cancel()
+        # The parser refers to us: bodies must not wait for the collector to find that out.
+        self._begin_reading()
+        del self._parser
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.gone = True
+            if exchange.task is not None:
+                exchange.task.cancel()
 
     def pause_writing(self) -> None:
         self.stalled_since = monotonic()
@@ -96,13 +105,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        if self.reading_since is None:
-            self.reading_since = self._arrived = monotonic()
-            self.idle_since = None
-        if self._reading_head:
-            self._head_size += len(data)
+        self._beside_body += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_plainly(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, ClientError):
                 raise
@@ -110,36 +117,49 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(ClientError(400, f"this is not valid HTTP/1.1: {error}"))
         else:
-            if self._reading_head and self._head_size > self._limits.max_head:
+            if self._beside_body > self._limits.max_head:
                 self._refuse(_head_too_large())
 
     # httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        self._arrived = monotonic()
+        self.idle_since = None
+        if self.exchange is None:
+            self.reading_since = self._arrived
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        if self._reading_head:  # what trails a body must not replace what was said before it
+            self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         self._reading_head = False
-        if self._parser.should_upgrade():
-            raise ClientError(400, "Forebay speaks HTTP/1.1 only; leave the upgrade header out")
         headers, limits = self._headers, self._limits
+        if self._parser.should_upgrade():
+            if not may_be_ignored(self._parser.get_method(), headers):
+                raise ClientError(400, "Forebay speaks HTTP/1.1 only; leave the upgrade header out")
+            self._upgrading = True
+            return
         # What was read so far has a part of the body, too: only when it is much, heads are summed.
-        if self._head_size > limits.max_head and (
+        if self._beside_body > limits.max_head and (
             sum(len(name) + len(value) for name, value in headers.items()) > limits.max_head
         ):
             raise _head_too_large()
+        if b"host" not in headers and self._parser.get_http_version() == "1.1":
+            raise ClientError(400, "HTTP/1.1 requests must have a host header; send one")
         length = int(headers.get(b"content-length", b"0"))
         if length > limits.max_body:
             raise self._too_large()
-        if length > LARGE_BODY and not headers.get(b"content-type", b"").startswith(b"multipart"):
+        if length > LARGE_BODY and not _is_form(headers):
             self._length = length
         if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._ask_for_body()
 
     def on_body(self, data: bytes) -> None:
+        self._beside_body = 0
         self._body_size += len(data)
         if self._body_size > self._limits.max_body:
             raise self._too_large()
@@ -153,27 +173,19 @@ class Connection(asyncio.Protocol):
             self._rest()
 
     def on_message_complete(self) -> None:
+        if self._upgrading:
+            return
+        if len(self._waiting) >= self._limits.max_pipelined:
+            raise ClientError(429, "too many pipelined requests on one connection")
         parser = self._parser
         keep_alive = parser.should_keep_alive() and not self._server.draining
-        path, query = _target(self._url)
-        request = Request(
-            parser.get_method().decode(),
-            path,
-            self._headers,
-            b"".join(self._body) if self._large is None else cast("bytes", self._large),
-            self._arrived,
-            monotonic(),
-            query,
-        )
         http10 = parser.get_http_version() == "1.0"
-        exchange = Exchange(self, request, keep_alive=keep_alive, http10=http10)
+        exchange = Exchange(self, self._request(), keep_alive=keep_alive, http10=http10)
         self._begin_reading()
         if self.exchange is None:
             self._run(exchange)
-        elif len(self._waiting) < self._limits.max_pipelined:
-            self._waiting.append(exchange)
         else:
-            raise ClientError(429, "too many pipelined requests on one connection")
+            self._waiting.append(exchange)
 
     # what exchanges and the server ask for
 
@@ -193,6 +205,10 @@ class Connection(asyncio.Protocol):
             self.close()
         elif self._waiting:
             self._run(self._waiting.popleft())
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._arrived:  # the next request has begun: it has its time from now on
+            self.reading_since = monotonic()
         else:
             self.idle_since = monotonic()
 
@@ -223,10 +239,37 @@ class Connection(asyncio.Protocol):
         self._body = []
         self._large = None
         self._length = 0
-        self._body_size = self._head_size = 0
+        self._body_size = self._beside_body = 0
         self._rest_at = TURN
         self._reading_head = True
+        self._arrived = 0.0
         self.reading_since = None
+
+    def _request(self) -> Request:
+        """What was read, up to now."""
+        path, query = _target(self._url)
+        return Request(
+            self._parser.get_method().decode(),
+            path,
+            self._headers,
+            b"".join(self._body) if self._large is None else cast("bytes", self._large),
+            self._arrived,
+            monotonic(),
+            query,
+        )
+
+    def _read_plainly(self, rest: bytes) -> None:
+        """Read a request again that offered another protocol, without that offer."""
+        head = plain_head(self._parser.get_method(), self._url, self._headers)
+        self._upgrading = False
+        self._begin_reading()
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(head + rest)
+
+    def _ask_for_body(self) -> None:
+        """Unless it would come amid the answer before it, or to a client that does not know it."""
+        if self.exchange is None and self._parser.get_http_version() != "1.0":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _make_room(self) -> None:
         """For the whole of a large body, once some of it has come."""
@@ -252,24 +295,35 @@ class Connection(asyncio.Protocol):
         )
 
     def _refuse(self, error: ClientError) -> None:
-        """Answer a request that cannot be read, then take no more from this connection.
+        """Answer a request that cannot be read, after those before it, then take no more from this
+        connection.
 
         The connection stays open for a moment, so that a client that is still sending gets to
         read the answer instead of a reset.
         """
         self._closing = True
-        self.refused_at = monotonic()
         self.reading_since = None
-        if self.exchange is not None or self._transport is None:
-            self.cut()
+        if self._transport is None:
             return
-        request = Request("POST", "", {}, b"", self._arrived, self.refused_at)
-        status, headers, body = render_error(error)
-        answer = Exchange(self, request, keep_alive=False, http10=False)
-        answer.start(status, headers, length=len(body))
+        if self.exchange is not None:
+            self._refusal = error
+            return
+        self.refused_at = monotonic()
+        answer = Exchange(self, self._unread(), keep_alive=False, http10=False)
+        self._server.mark(answer)
+        status, headers, body = render_error(error, anthropic=answer.anthropic)
+        answer.start(status, [*headers, *answer.named], length=len(body))
         answer.write(body)
         if self._transport.can_write_eof():
             self._transport.write_eof()
+
+    def _unread(self) -> Request:
+        """As much as is known of a request that is refused."""
+        path, headers = "", {}
+        if not self._reading_head:
+            with suppress(ClientError):
+                path, headers = _target(self._url)[0], self._headers
+        return Request("POST", path, headers, b"", self._arrived, monotonic())
 
 
 @lru_cache(maxsize=256)  # clients ask for a few paths, over and over
@@ -280,6 +334,10 @@ def _target(url: bytes) -> tuple[str, str]:
         return (parsed.path or b"").decode("latin-1"), (parsed.query or b"").decode("latin-1")
     except httptools.HttpParserInvalidURLError as error:
         raise ClientError(400, "the request's target is not a valid URL") from error
+
+
+def _is_form(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-type", b"")[:9].lower() == b"multipart"
 
 
 def _head_too_large() -> ClientError:

@@ -108,7 +108,7 @@ class Front:
             },
             self.access,
         )
-        self.server = HttpServer(routes, http_limits(config), tasks.spawn)
+        self.server = HttpServer(routes, http_limits(config), tasks.spawn, routes.mark)
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Begin to serve; returns the port. `shared`: other processes listen there, too.

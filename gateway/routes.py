@@ -55,6 +55,12 @@ class Routes:
         except Exception as error:  # noqa: BLE001 - the edge of every endpoint
             _fail(exchange, error)
 
+    def mark(self, exchange: Exchange) -> None:
+        """Say of an exchange that is refused before it gets here what an answer has to have."""
+        endpoint, _ = self._router.find(exchange.request.path)
+        exchange.anthropic = endpoint is not None and endpoint.style is Style.ANTHROPIC
+        self._name(exchange)
+
     def _name(self, exchange: Exchange) -> None:
         """Give an exchange that no story is told of its id."""
         exchange.named = ((b"x-request-id", self._ids.of(exchange.request).encode()),)

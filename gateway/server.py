@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -20,8 +21,16 @@ SWEEP_INTERVAL = 0.5
 class HttpServer:
     """One listening address. All its state lives on the event loop that started it."""
 
-    def __init__(self, handler: Handler, limits: HttpLimits, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: HttpLimits,
+        spawn: Spawn,
+        mark: Callable[[Exchange], None] = lambda _exchange: None,
+    ) -> None:
+        """`mark` gives an exchange that no handler will see its name and its shape of errors."""
         self.limits = limits
+        self.mark = mark
         self.connections: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
         self.draining = False
@@ -72,7 +81,7 @@ class HttpServer:
             self._quiet.clear()
         self._active += 1
         exchange.task = self._spawn(exchange.request.path, self._handler(exchange))
-        exchange.task.add_done_callback(self._ended)
+        exchange.task.add_done_callback(partial(self._ended, exchange))
 
     def leave(self) -> None:
         """Serve on, but say that we are going: no connection is kept after its next answer."""
@@ -96,7 +105,8 @@ class HttpServer:
         for connection in list(self.connections):
             connection.close()
 
-    def _ended(self, _task: "asyncio.Task[None]") -> None:
+    def _ended(self, exchange: Exchange, _task: "asyncio.Task[None]") -> None:
+        exchange.task = None  # which keeps how it was cancelled, and with that all it had in hand
         self._active -= 1
         if not self._active:
             self._quiet.set()

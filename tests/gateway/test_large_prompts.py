@@ -111,7 +111,7 @@ async def test_a_body_that_has_come_already_is_taken_in_a_piece_a_turn() -> None
 
     server = HttpServer(serve, HttpLimits(), tasks.spawn)
     port = await server.listen("127.0.0.1", 0)
-    sent = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (SIZE, b"x" * SIZE)
+    sent = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (SIZE, b"x" * SIZE)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SIZE)
         client.connect(("127.0.0.1", port))
