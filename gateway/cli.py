@@ -18,10 +18,10 @@ from gateway.commands.plan import plan
 from gateway.commands.recalibrate import recalibrate
 from gateway.commands.report import report
 from gateway.commands.tune import tune
-from gateway.commands.up import LogLevel, up
+from gateway.commands.up import up
 from gateway.config import Config, parse_backends, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
-from gateway.log import configure
+from gateway.log import LogLevel, configure
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import sys
 import time
+from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
 from random import random
@@ -25,6 +26,16 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(RequestRecord))
 _values = attrgetter(*_FIELDS)
 
 log = logging.getLogger("forebay.log")
+
+
+class LogLevel(StrEnum):
+    """What `--log-level` takes."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
 
 
 def configure(level: str = "INFO") -> None:

@@ -7,7 +7,7 @@ read back, too (`comments`).
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from backends.plans import comments
 from backends.plans.model import Engine, Flag, Plan, Value, Variable
 
+_Reasoned = TypeVar("_Reasoned", Flag, Variable)
 _NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
 _OWN_FLAGS = frozenset(("host", "port", "uds"))
 
@@ -105,27 +106,23 @@ def _engine(name: str, found: _EngineFile) -> Engine:
 
 def _with_comments(plan: Plan, text: str) -> Plan:
     """The plan with the reasons and notes that stand beside it, where there are any."""
-    engines = []
-    found = comments.beside(text)
-    for engine in plan.engines:
-        flags = {
-            _flag(name): said for (at, part, name), said in found.items()
-            if (at, part) == (engine.name, "flags")
-        }  # fmt: skip
-        variables = {
-            name: said for (at, part, name), said in found.items()
-            if (at, part) == (engine.name, "environment")
-        }  # fmt: skip
-        engines.append(
-            replace(
-                engine,
-                flags=tuple(replace(f, reason=flags.get(f.name, f.reason)) for f in engine.flags),
-                environment=tuple(
-                    replace(v, reason=variables.get(v.name, v.reason)) for v in engine.environment
-                ),
-            )
+    said = {
+        (at, part, _flag(name) if part == "flags" else name): told
+        for (at, part, name), told in comments.beside(text).items()
+    }
+
+    def of(engine: Engine, part: str, one: _Reasoned) -> _Reasoned:
+        return replace(one, reason=said.get((engine.name, part, one.name), one.reason))
+
+    engines = tuple(
+        replace(
+            engine,
+            flags=tuple(of(engine, "flags", flag) for flag in engine.flags),
+            environment=tuple(of(engine, "environment", each) for each in engine.environment),
         )
-    return replace(plan, engines=tuple(engines), notes=comments.above(text))
+        for engine in plan.engines
+    )
+    return replace(plan, engines=engines, notes=comments.above(text))
 
 
 def _flag(name: str) -> str:

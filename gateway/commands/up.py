@@ -10,7 +10,6 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,20 +28,10 @@ from backends.types import State
 from gateway.brain import Brain
 from gateway.config import Config, read_file
 from gateway.lifecycle import StartupError, serve_until_stopped
-from gateway.log import configure
+from gateway.log import LogLevel, configure
 from gateway.tasks import Tasks
 from gateway.tuning.carrying import Carrying
 from gateway.tuning.memory import FLAG
-
-
-class LogLevel(StrEnum):
-    """What `--log-level` takes, here and in `forebay serve`."""
-
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
-    CRITICAL = "CRITICAL"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Which headers of a client its engine gets to see."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from aiohttp import web
 
 from gateway.tenancy.keys import new_key
 from tests.integration.parts import MODEL, running_engine, running_gateway
+from tests.sites import listening_in
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
 SENT = {
@@ -24,39 +23,17 @@ SENT = {
 }
 
 
-@asynccontextmanager
-async def listening_in(url: str) -> AsyncIterator[tuple[str, list[dict[str, str]]]]:
-    """A server between gateway and engine that notes the headers of each chat of a client's."""
-    heard: list[dict[str, str]] = []
-
-    async def pass_on(request: web.Request) -> web.StreamResponse:
-        if "x-request-id" in request.headers:
-            heard.append({name.lower(): value for name, value in request.headers.items()})
-        body, kind = await request.read(), {"content-type": request.content_type}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(request.method, url + request.path, data=body, headers=kind) as answer,
-        ):
-            return web.Response(
-                body=await answer.read(), status=answer.status, content_type=answer.content_type
-            )
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", pass_on)
-    runner = web.AppRunner(application, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", heard
-    finally:
-        await runner.cleanup()
-
-
 async def seen(cache_dir: Path, sent: dict[str, str], **settings: Any) -> dict[str, str]:
     """What of the headers sent the engine sees."""
+    heard: list[dict[str, str]] = []
+
+    def hear(request: web.Request) -> None:
+        if "x-request-id" in request.headers:
+            heard.append({name.lower(): value for name, value in request.headers.items()})
+
     async with (
         running_engine() as engine,
-        listening_in(engine.url) as (url, heard),
+        listening_in(engine.url, hear) as url,
         running_gateway(cache_dir, backends={"only": {"url": url}}, **settings) as gateway,
         aiohttp.ClientSession() as session,
     ):

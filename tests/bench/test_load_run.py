@@ -32,6 +32,7 @@ from bench.workload import Job
 from tests.bench.conftest import Fake, make_fake
 from tests.bench.schemas import schema
 from tests.bench.waiting import reaches
+from tests.sites import site
 
 QUIET = Console(quiet=True)
 
@@ -186,13 +187,8 @@ async def answering(status: int, headers: dict[str, str], body: str) -> AsyncIte
     app = web.Application()
     app.router.add_post("/v1/chat/completions", completions)
     app.router.add_get("/v1/models", models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with site(app) as url:
+        yield url
 
 
 async def only_sample(url: str) -> Sample:

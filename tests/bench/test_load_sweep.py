@@ -18,6 +18,7 @@ from bench.__main__ import app
 from bench.stopping import INTERRUPTED
 from tests.bench.conftest import Fake
 from tests.bench.schemas import schema
+from tests.sites import site
 
 OPTIONS = ("--requests", "3", "--prompt", "50", "--output", "1")
 
@@ -55,13 +56,8 @@ async def then(second: Callable[[], Awaitable[web.Response]]) -> AsyncIterator[s
     server = web.Application()
     server.router.add_get("/v1/models", models)
     server.router.add_post("/v1/chat/completions", completions)
-    runner = web.AppRunner(server, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with site(server) as url:
+        yield url
 
 
 async def test_the_samples_of_all_steps_are_written_with_their_rates(fake: Fake, tmp_path: Path):

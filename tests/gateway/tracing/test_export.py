@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 from aiohttp import web
@@ -13,12 +11,20 @@ from tests.gateway.tracing.receiver import attributes, receiver
 from tests.gateway.ui.quick import cache_dir, start_engine, start_gateway
 from tests.integration.conftest import StartEngine, StartGateway
 from tests.integration.parts import MODEL
+from tests.sites import listening_in
 
 __all__ = ["cache_dir", "start_engine", "start_gateway"]
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-JSON = {"content-type": "application/json"}
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+
+
+class Heard(list[str | None]):
+    """The `traceparent` of each chat that a backend was sent."""
+
+    def __call__(self, request: web.Request) -> None:
+        if request.path == "/v1/chat/completions":
+            self.append(request.headers.get("traceparent"))
 
 
 async def ask(url: str, **headers: str) -> int:
@@ -34,7 +40,8 @@ async def test_a_request_is_one_span_with_its_stages_and_the_backends_parent(
     start_engine: StartEngine, start_gateway: StartGateway
 ) -> None:
     engine = await start_engine()
-    async with receiver() as collector, listening_in(engine.url) as (url, heard):
+    heard = Heard()
+    async with receiver() as collector, listening_in(engine.url, heard) as url:
         gateway = await start_gateway(
             backends={"a": {"url": url}}, tracing={"endpoint": collector.url}
         )
@@ -78,7 +85,8 @@ async def test_a_collector_that_is_not_there_delays_nobody_and_untraced_headers_
     start_engine: StartEngine, start_gateway: StartGateway
 ) -> None:
     engine = await start_engine()
-    async with listening_in(engine.url) as (url, heard):
+    heard = Heard()
+    async with listening_in(engine.url, heard) as url:
         nowhere = {"endpoint": "http://127.0.0.1:1/v1/traces"}
         traced = await start_gateway(backends={"a": {"url": url}}, tracing=nowhere)
         assert await ask(traced.url) == 200
@@ -103,31 +111,3 @@ TracingConfig(endpoint="http://collector/v1/traces")
     )
     assert ended.returncode == 1
     assert "pip install 'forebay[tracing]'" in ended.stderr
-
-
-@asynccontextmanager
-async def listening_in(url: str) -> AsyncIterator[tuple[str, list[str | None]]]:
-    """A server between gateway and engine that notes the `traceparent` of each chat."""
-    heard: list[str | None] = []
-
-    async def pass_on(request: web.Request) -> web.StreamResponse:
-        if request.path == "/v1/chat/completions":
-            heard.append(request.headers.get("traceparent"))
-        body = await request.read()
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(request.method, url + request.path, data=body, headers=JSON) as answer,
-        ):
-            return web.Response(
-                body=await answer.read(), status=answer.status, content_type=answer.content_type
-            )
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", pass_on)
-    runner = web.AppRunner(application, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", heard
-    finally:
-        await runner.cleanup()
